@@ -23,7 +23,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -32,10 +32,13 @@ help:
 	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
 	@echo "make quick          while you change something: the tests of one room, most in less than a minute; ROOM=events"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
-	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT="
+	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT=;"
+	@echo "                    TARGET=queues: with programs that put and consume beside them"
 	@echo "make simulate       100,000 schedules of processes, partners, crashes and an operator; SEED= SCHEDULES=;"
 	@echo "                    PLANT=each: each planted mistake has to be found"
-	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; SECONDS= SEED= PLANT="
+	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; TARGET=stomp: frames; SECONDS= SEED= PLANT="
+	@echo "make schemathesis   requests that the OpenAPI document of the queue server allows, and others, for a minute;"
+	@echo "                    SECONDS= SEED=; installs schemathesis first"
 	@echo "make conformance    which acceptance rows are covered by a test that ran; none may fall unsaid"
 	@echo "make floor          what it covered has to be covered from now on"
 	@echo "make supported-spec writes docs/reference/supported-spec.md from the acceptance rows and the markers"
@@ -53,7 +56,7 @@ help:
 	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
 	@echo "make java           clients in Java, with their defaults"
-	@echo "make test-peers     clients of Apache CXF and Metro over a bad line, killed and restarted; needs Maven and Java"
+	@echo "make test-peers     clients of Apache CXF and Metro over a bad line, and of STOMP; needs Maven, Java and npm"
 	@echo "make test-spark     stores and exports in Spark; installs PySpark (500 MB), needs Java"
 	@echo "make pictures       draws docs/pictures, the rooms among them, from ROOMS.md"
 	@echo "make lint types docs"
@@ -115,11 +118,11 @@ pythons-%:
 	test -n "$$python" || { echo "Python $* is not found; name others with make pythons PYTHONS='3.12'" >&2; exit 1; }; \
 	$(MAKE) test VENV=build/python$* PYTHON="$$python" ARGS="$(COPIED) $(ARGS)"
 
-# DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
+# DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve, TARGET=queues: programs that put and consume beside the service; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
 # checked, and has to fail. AUDIT=1: Spark audits the stores at the end, which needs Java.
 soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
 	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(FRONT),--front $(FRONT)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
+		$(if $(FRONT),--front $(FRONT)) $(if $(TARGET),--target $(TARGET)) $(if $(PLANT),--plant $(PLANT)) $(ARGS)
 
 # SEED=N: number of the first schedule. SCHEDULES=N. PLANT=: a mistake of tests/simulator/faults.toml, to be found
 # within 20,000 schedules; PLANT=each: each of them, and it fails where one is not found.
@@ -127,11 +130,16 @@ simulate: $(STAMP)
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
 		$(if $(PLANT),--plant "$(PLANT)") $(ARGS)
 
-# SECONDS=, SEED=N, TARGET=service|envelope; PLANT=raise|store|scan|verify, or the name of a reader, makes a mistake of
-# its own, and has to fail.
+# SECONDS=, SEED=N, TARGET=service|envelope|stomp; PLANT=raise|store|scan|verify, the name of a reader, or cut|written
+# (stomp) makes a mistake of its own, and has to fail.
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz $(if $(TARGET),--target $(TARGET)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(PLANT),--plant $(PLANT)) $(ARGS)
+
+# SECONDS=, SEED=N.
+schemathesis: $(STAMP)
+	@$(BIN)/python -c 'import schemathesis' 2>/dev/null || $(BIN)/python -m pip install --quiet 'schemathesis>=4.32,<5'
+	@$(BIN)/python -m tests.fuzz.api $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 conformance: $(STAMP)
 	@$(BIN)/python -m tests.run --workers $(WORKERS) --conformance -q $(ARGS)
@@ -149,7 +157,7 @@ coverage: $(STAMP)
 	@$(BIN)/python -m coverage report
 
 mutants: $(SPARK_STAMP)
-	@$(BIN)/python -m tests.mutants.run $(ARGS)
+	@$(BIN)/python -m tests.mutants.run --workers $(WORKERS) $(ARGS)
 
 # SECONDS=: how long the overload lasts.
 overload: $(STAMP)
@@ -165,7 +173,7 @@ test-peers: $(STAMP)
 # Needs Java 17 or newer (Debian: openjdk-17-jre-headless).
 test-spark: $(SPARK_STAMP)
 	@$(NEEDS_JAVA)
-	@$(PYTEST) -q --spark --ci tests/spark $(ARGS)
+	@$(PYTEST) -q --spark --ci -n 2 tests/spark $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

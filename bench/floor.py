@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from xml.parsers import expat
 
 from bench.messages import FACTORY
-from wsrm_mq.envelope import create_sequence_response, sequence_acknowledgement
+from wsrm_mq.envelope.render import create_sequence_response, sequence_acknowledgement
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.sqlite.connection import connect_writer
 from wsrm_mq.store.sqlite.schema import ensure

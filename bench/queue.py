@@ -56,7 +56,7 @@ class Size(NamedTuple):
     """The bound of all rounds: none is begun after that."""
 
 
-FULL: Final = Size(5, 0.5, 1.0, 3, 1.5, 100, 1_000, 1_000_000, 180)
+FULL: Final = Size(5, 0.4, 0.8, 3, 1.0, 100, 1_000, 1_000_000, 110)
 QUICK: Final = Size(1, 0.1, 0.1, 1, 0.5, 20, 1_000, 20_000, 30)
 
 

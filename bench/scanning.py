@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from bench.figures import Bound, Figure
 from bench.messages import FACTORY, message
-from wsrm_mq.envelope import scan
+from wsrm_mq.envelope.scan import scan
 
 __all__ = ["measure"]
 

@@ -29,6 +29,8 @@ pytest_plugins = [
     "tests.support.policies",
     "tests.support.postgres",
     "tests.support.processes",
+    "tests.support.queue_server",
+    "tests.support.quick_start",
     "tests.support.serve_command",
     "tests.support.synced",
     "pytester",
@@ -48,9 +50,11 @@ TOGETHER: Final = (
     "tests/soak/",
     "tests/test_asgi.py",
     "tests/test_demo.py",
+    "tests/test_imports.py",
     "tests/test_inbox.py",
 )
-"""Modules whose tests share servers, or a run of minutes: begun in each worker anew they take longer than the tests."""
+"""Modules whose tests share servers, what they have read, or a run of minutes: begun in each worker anew they take
+longer than the tests."""
 
 FIRST: Final = (
     "tests/soak/",
@@ -81,6 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--java", action="store_true", help="the tests that need Java; no others mean it")
     parser.addoption("--peers", action="store_true", help="the tests that need Maven and Java; no others mean it")
     parser.addoption("--spark", action="store_true", help="the tests in tests/spark, which need PySpark and Java")
+    parser.addoption("--over-http", action="store_true", help="all tests of the node over HTTP, not only scenarios")
     parser.addoption("--long", action="store_true", help="tests that take minutes too; --ci and --conformance mean it")
 
 

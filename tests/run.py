@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.acceptance.floor import below_floor, to_be_raised
+from tests.acceptance.network import read_network, shown_in, without
 from tests.acceptance.tables import project_tables
 from tests.acceptance.tally import Tally, from_json
 
@@ -75,7 +76,7 @@ def covered_by(tally: Tally, *, is_whole: bool) -> bool:
     print("\n".join(tally.summary()))
     if not is_whole:
         return False
-    fell = below_floor(tally)
+    fell = [*below_floor(tally), *without(shown_in(tally), read_network())]
     print("\n".join(fell) or "floor: kept", flush=True)
     if more := to_be_raised(tally):
         print(f"floor: {len(more)} more are covered; `make floor` raises it to them", flush=True)

@@ -10,22 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from wsrm_mq.config import (
-    OPTIONS,
-    PARTNER_OPTIONS,
-    PURPOSES,
-    Partner,
-    Settings,
-    as_toml,
-    as_values,
-    find_file,
-    load,
-    read,
-    settings_from,
-    under,
-)
+from wsrm_mq.config import Settings, load, settings_from
+from wsrm_mq.config.loading import find_file, read
+from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, under
+from wsrm_mq.config.writing import PURPOSES, as_toml, as_values
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, Mode, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
@@ -281,6 +271,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(file: Path, tmp_path
             "nothing is left to discard",
             "or another assurance.",
         ),
+        ('mode = "pull"\nassurance = "at_most_once"', "whose consumer died", "Set another assurance"),
         ('connection_header = "X-Connection-Id"', "believed from trusted_proxies only", "Name the proxies, or leave"),
         ('address_header = "X-Forwarded-For"', "believed from trusted_proxies only", "leave address_header out"),
         (
@@ -316,6 +307,7 @@ def test_the_default_policy_is_that_of_a_queue() -> None:
 def test_a_policy_has_every_option_in_its_own_units() -> None:
     settings = settings_from(
         {
+            "mode": "copy",
             "retry": [0.5, "PT2S"],
             "on_poison": "terminate",
             "on_fault": "dead_letter",
@@ -332,6 +324,7 @@ def test_a_policy_has_every_option_in_its_own_units() -> None:
         }
     )
     assert settings.policy() == QueuePolicy(
+        mode=Mode.COPY,
         retry=(500, 2_000),
         on_poison=OnPoison.TERMINATE,
         on_fault=OnFault.DEAD_LETTER,
@@ -382,6 +375,7 @@ def test_a_partner_has_his_own_values_and_else_the_general_ones(file: Path) -> N
 def test_every_value_that_a_partner_may_have_overrules_the_general_one() -> None:
     others: dict[str, Any] = {
         "one_way": [],
+        "mode": "pull",
         "acknowledge": "delivered",
         "assurance": "at_least_once",
         "ordered": False,

@@ -24,15 +24,17 @@ from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.cli.exits import Exit
-from wsrm_mq.config import OPTIONS, PURPOSES, Settings, load
+from wsrm_mq.config import Settings, load
 from wsrm_mq.config.options import Kind, option_value
-from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS
+from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS
+from wsrm_mq.config.writing import PURPOSES
 from wsrm_mq.views.verdict import WORDS
 
 README = ROOT / "README.md"
 PAGES = sorted(DOCS.glob("*.md"))
 HOWTO = sorted(DOCS.glob("howto/*.md"))
 """Followed by tests of their own."""
+EXPLANATION = sorted(DOCS.glob("explanation/*.md"))
 REFERENCE = sorted(DOCS.glob("reference/*.md"))
 """Tests of their own hold them against what they are about."""
 PARTNERS = sorted(DOCS.glob("partners/*.md"))
@@ -47,6 +49,7 @@ TEXTS = [
     *PAGES,
     *HOWTO,
     *PARTNERS,
+    *EXPLANATION,
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
 
@@ -71,10 +74,11 @@ def test_the_five_minutes_of_the_readme_go_as_it_says(shell: Shell, tmp_path: Pa
 
 
 @pytest.mark.timeout(300)
-def test_the_tutorial_goes_as_it_says(shell: Shell, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "count"), [("tutorial.md", 25), ("queues-tutorial.md", 10)])
+def test_the_tutorial_goes_as_it_says(shell: Shell, tmp_path: Path, page: str, count: int) -> None:
     """Its files are saved under the names that it says; a file shown as a difference takes the place of the old one."""
     followed = 0
-    for kind, text in blocks(DOCS / "tutorial.md"):
+    for kind, text in blocks(DOCS / page):
         if kind.startswith("{literalinclude}"):
             file = kind.split()[1]
             changed = re.search(r"^:diff: (.*)$", text, re.M)
@@ -82,7 +86,7 @@ def test_the_tutorial_goes_as_it_says(shell: Shell, tmp_path: Path) -> None:
         for typed in session(text) if kind == "console" else ():
             shell.follow(typed)
             followed += 1
-    assert followed > 25
+    assert followed > count
 
 
 def test_the_console_of_the_configuration_page_shows_what_is_said(shell: Shell) -> None:
@@ -119,6 +123,8 @@ def test_the_python_of_a_page_runs(path: Path, tmp_path: Path, monkeypatch: pyte
             made = names.pop("application", None)
             if made is not None:
                 stack.enter_context(made)
+        if "node" in names:
+            stack.enter_context(names["node"])
 
 
 def test_the_functions_of_the_guarantees_page_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +290,15 @@ def test_every_keyword_of_the_middleware_is_told() -> None:
     assert told == set(keywords) - {"self", "app", "store", "options"}
 
 
+def test_the_tests_that_show_the_capabilities_of_five_systems_exist() -> None:
+    rows = [line for line in (DOCS / "explanation/seed-systems.md").read_text().splitlines() if line.startswith("| ")]
+    for row in rows[1:]:
+        *_, shown_by, _end = row.split("|")
+        found = re.fullmatch(r" `(tests/[\w/]+\.py)::(test_\w+)` ", shown_by)
+        assert found is not None, row
+        assert re.search(rf"^(async )?def {found[2]}\(", (ROOT / found[1]).read_text(), re.M), row
+
+
 # links
 
 
@@ -308,7 +323,7 @@ def test_the_links_of_a_text_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "pages"),
     [
-        ("index.md", [*PAGES, *REFERENCE, DOCS / "howto/index.md", DOCS / "partners/index.md"]),
+        ("index.md", [*PAGES, *REFERENCE, *EXPLANATION, DOCS / "howto/index.md", DOCS / "partners/index.md"]),
         ("howto/index.md", HOWTO),
     ],
 )

@@ -239,6 +239,8 @@ def test_a_client_without_ws_rm_calls_the_service_by_its_wsdl(orders: Example) -
         ),
         ("workers", "14 more done"),
         ("letters", "0 dead letters are left"),
+        pytest.param("prices", "1 closing price was recovered: {'tin': 31000}", marks=pytest.mark.scenario("Q-103")),
+        ("soap_partner", "36 orders of 3 sequences, each in its order"),
     ],
 )
 def test_a_program_of_queues_does_what_it_says(tmp_path: Path, program: str, last: str) -> None:

@@ -583,6 +583,6 @@ def test_the_drivers_are_not_needed(sqlite: Orders) -> None:
         "key = {'wsrm.sequence_id': 's', 'wsrm.message_number': 1}\n"
         "print(bool(once(db, key)), bool(once(db, key)), 'sqlalchemy' in sys.modules)"
     )
-    command = [sys.executable, "-c", program, sqlite.where]
+    command = [sys.executable, "-E", "-c", program, sqlite.where]  # begun anew, with nothing imported
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == ["True", "False", "False"], done.stderr

@@ -25,8 +25,8 @@ from msgspec.inspect import (
     UnionType as Either,
 )
 
-from wsrm_mq.config import OPTIONS, PARTNER_OPTIONS, OptionKeywords, PartnerKeywords
-from wsrm_mq.config.keywords import Names, Time
+from wsrm_mq.config.keywords import Names, OptionKeywords, PartnerKeywords, Time
+from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS
 
 SERVICE = """
 from collections.abc import Iterable

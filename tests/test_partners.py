@@ -21,8 +21,8 @@ from tests.interop.gsoap_client import missing
 from tests.support.pages import DOCS, Shell, blocks, session
 from tests.support.proxy import EverySecond, Proxy
 from wsrm_mq import WSRMMiddleware
-from wsrm_mq.config import OPTIONS, load
-from wsrm_mq.config.settings import PARTNER_OPTIONS
+from wsrm_mq.config import load
+from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS
 from wsrm_mq.testing import HTTPAnswer, WSGIWire
 
 PARTNERS = DOCS / "partners"

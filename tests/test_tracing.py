@@ -184,7 +184,7 @@ def test_without_a_provider_nothing_is_imported_and_nothing_is_kept(tmp_path: Pa
     import textwrap
 
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-E", "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == [True, False, False]
 

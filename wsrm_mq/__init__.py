@@ -10,14 +10,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wsrm_mq.client import connect as connect
+    from wsrm_mq.client import connect_async as connect_async
     from wsrm_mq.config import Settings as Settings
     from wsrm_mq.errors import NotAuthenticated as NotAuthenticated
     from wsrm_mq.errors import StoreError as StoreError
     from wsrm_mq.errors import WSRMError as WSRMError
     from wsrm_mq.events.telling import Event as Event
     from wsrm_mq.inbox import once as once
-    from wsrm_mq.node import connect as connect
-    from wsrm_mq.node.async_node import connect_async as connect_async
     from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
 
 __version__ = "0.1.0.dev0"
@@ -29,22 +29,12 @@ _HOMES = {
     "StoreError": "wsrm_mq.errors",
     "WSRMError": "wsrm_mq.errors",
     "WSRMMiddleware": "wsrm_mq.wsgi",
-    "connect": "wsrm_mq.node",
-    "connect_async": "wsrm_mq.node.async_node",
+    "connect": "wsrm_mq.client",
+    "connect_async": "wsrm_mq.client",
     "once": "wsrm_mq.inbox",
 }
 
-__all__ = [
-    "Event",
-    "NotAuthenticated",
-    "Settings",
-    "StoreError",
-    "WSRMError",
-    "WSRMMiddleware",
-    "connect",
-    "connect_async",
-    "once",
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

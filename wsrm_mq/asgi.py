@@ -1,8 +1,8 @@
 """WSRMASGIMiddleware: the same destination on an event loop, around an ASGI or a WSGI application.
 
-One commit per tick: what all connections have sent since the last one is written together, in the loop's own thread,
-and answered. The loop waits for nothing but the disk; the application runs in the dispatcher's threads (WSGI) or,
-called from there, as a coroutine of the loop (ASGI).
+One commit per tick: the messages that all connections have sent since the last one are written together, in the loop's
+own thread, and answered. The loop waits for nothing but the disk; the application runs in the dispatcher's threads
+(WSGI) or, called from there, as a coroutine of the loop (ASGI).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from wsrm_mq.asgi_calls import (
     status_line,
     whole_answer,
 )
-from wsrm_mq.config import OptionKeywords, Settings, load, settings_from
+from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
@@ -66,6 +66,7 @@ from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.tick import LoopCompletion, Tick
 
 if TYPE_CHECKING:
+    from wsrm_mq.config.keywords import OptionKeywords
     from wsrm_mq.wsgi import WSRMMiddleware
 
 __all__ = ["WSRMASGIMiddleware"]
@@ -74,14 +75,14 @@ _IS_CHUNKED: Final = "HTTP_TRANSFER_ENCODING"
 _SCANNED_HERE: Final = 64 * 1024
 """Larger bodies that have to be read whole (gzip, ``verify_body``) are read in a thread: the loop must go on."""
 DRAIN_SECONDS: Final = 30.0
-"""How long what runs may take to finish when the server's lifespan ends."""
+"""The time that running messages may take to finish when the server's lifespan ends."""
 
 Interface = Literal["auto", "asgi", "wsgi"]
 _OTHERWISE: Final = {
     "asgi": 'Without interface="asgi" it is called as a WSGI application.',
     "wsgi": 'An ASGI application whose look does not say so needs interface="asgi".',
 }
-"""Interface that an application does not fit -> what to write instead."""
+"""The hint for an application that does not fit, by interface."""
 
 
 class WSRMASGIMiddleware(Served):
@@ -148,8 +149,8 @@ class WSRMASGIMiddleware(Served):
 
     @classmethod
     def in_place_of(cls, wrapped: WSRMMiddleware, threads: int) -> WSRMASGIMiddleware:
-        """The same destination as ``wrapped``, with its engine, its settings and its hooks, on an event loop. Hooks are
-        called in threads, of which there are ``threads``, as there are for what is not reliable."""
+        """Make the same destination as ``wrapped``, with its engine, its settings and its hooks, on an event loop.
+        Hooks are called in threads, of which there are ``threads``, as there are for requests that are not reliable."""
         middleware = cls.__new__(cls)
         middleware._is_asgi, middleware._state = False, {}
         middleware._stand_before(wrapped._app, wrapped._front, threads)
@@ -162,7 +163,7 @@ class WSRMASGIMiddleware(Served):
         if unfit := (unfit_for_asgi if self._is_asgi else unfit_for_wsgi)(app):
             raise ConfigurationError(f"{unfit} {_OTHERWISE['asgi' if self._is_asgi else 'wsgi']}")
         self._state: dict[str, Any] = {}
-        """What the application's start-up has left for its requests."""
+        """The state that the application's start-up has left for its requests."""
         limit = settings.max_reply
         if self._is_asgi:
             call = call_asgi(app, lambda: self._loop, self._state, limit)
@@ -411,7 +412,7 @@ class _LoopEvent:
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float, gone: asyncio.Future[None]) -> None:
-        """Until it is set, or ``seconds`` are over, or the client is ``gone``."""
+        """Wait until it is set, ``seconds`` are over, or the client is ``gone``."""
         waiting = asyncio.ensure_future(self._event.wait())
         try:
             await asyncio.wait((waiting, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -421,7 +422,7 @@ class _LoopEvent:
 
 
 def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
-    """A WSGI application as an ASGI one, called in ``threads``: for what is not reliable."""
+    """Make a WSGI application an ASGI one, called in ``threads``, for requests that are not reliable."""
     try:
         from a2wsgi import WSGIMiddleware
     except ModuleNotFoundError as error:

@@ -1,6 +1,5 @@
-"""ASGI applications called as the dispatcher calls: a request in the words of WSGI, from a thread, the whole answer
-back. And the other way round: what a server says of an ASGI request, in the words of WSGI.
-"""
+"""Calls of ASGI applications by the dispatcher: a request in the words of WSGI, from a thread, with the whole answer
+back. And the other way round: an ASGI request of a server in the words of WSGI."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ def environ_of(scope: Scope) -> Environ:
 
 
 def alike(scope: Scope) -> tuple[object, str]:
-    """What is the same for two requests whose environs are, but for CONTENT_LENGTH and ``asgi.scope``; and the
-    length."""
+    """The parts of a scope that are the same for two requests whose environs are, but for CONTENT_LENGTH and
+    ``asgi.scope``; and the length."""
     length = b""
     headers = []
     for name, value in scope["headers"]:
@@ -89,8 +88,8 @@ def call_asgi(
     state: dict[str, Any],
     limit: int = sys.maxsize,
 ) -> CallApplication:
-    """Calls ``app`` in the ``loop`` that serves, for a thread that is not the loop's. ``state`` is what its start-up
-    has left for its requests; ``limit`` the most bytes that it may answer with."""
+    """Make the call of ``app`` in the ``loop`` that serves, for a thread that is not the loop's. ``state`` is the state
+    that its start-up has left for its requests; ``limit`` the most bytes that it may answer with."""
 
     def call(environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
         here = loop()
@@ -105,7 +104,7 @@ def call_asgi(
 
 
 class WholeAnswer:
-    """Takes what an application sends, until it is all there: at most ``limit`` bytes."""
+    """Takes the messages that an application sends, until its answer is whole: at most ``limit`` bytes."""
 
     def __init__(self, limit: int = sys.maxsize) -> None:
         self._limit = limit
@@ -139,7 +138,7 @@ class WholeAnswer:
 
 
 def replayed(body: Body, receive: Receive) -> Receive:
-    """``receive`` for an application: first the body that was read already."""
+    """Make a ``receive`` for an application that answers the body first, which was read already."""
     source = body.open()
     is_read = False
 
@@ -179,8 +178,8 @@ async def send_described(described: Described, send: Send) -> None:
 
 
 async def _without_exit(exchange: Awaitable[_Answered]) -> _Answered | BaseException:
-    """What came of it. An application that exits has not taken its message, like one that raises: an event loop would
-    end, and the server with it."""
+    """The outcome of a call. An application that exits has not taken its message, like one that raises: an event loop
+    would end, and the server with it."""
     try:
         return await exchange
     except (SystemExit, KeyboardInterrupt) as error:

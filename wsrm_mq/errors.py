@@ -8,21 +8,28 @@
     ├── StoreError               .hint says what to do next
     │   ├── StoreUnavailable     missing, locked, read-only, unreadable
     │   │   ├── StoreBusy        another process holds the write lock for longer than the busy timeout
+    │   │   ├── KeeperGone       the process that keeps the express messages of a queue is gone
     │   │   ├── StoreFull        no space left; nothing was stored
-    │   │   └── StoreOverloaded  too many requests wait to be written; this one was not even queued
-    │   ├── StoreCorrupt         not a database, or a damaged one
+    │   │   ├── StoreOverloaded  too many requests wait to be written; this one was not even queued
+    │   │   └── ServerUnavailable  the queue server cannot be reached; nothing was sent
+    │   ├── StoreLocked          not a database as SQLite reads it: encrypted, or something else
+    │   ├── StoreCorrupt         a damaged database, or one of something else
     │   ├── StoreUnconfirmed     a copy, or an older state, that no operator has adopted: not served
     │   ├── OtherApplication     another application lives on the same paths of this store
     │   └── SchemaMismatch       written by a newer version of wsrm_mq
-    ├── NotAuthenticated         `authenticate` turns a request away; answered 401
+    ├── NotAuthenticated         what a request shows does not say whose it is; answered 401
+    │   └── TooManyLogins        too many log-ins of a peer have failed; more of it are not told why
     ├── NotFound                 no such sequence, message, queue
     │   ├── UnknownQueue         no queue of this name is there, and none is made without being asked for
     │   └── Unrouted             no queue takes what was published
     ├── QueryError               a query (``views.query``) that cannot be read; points at the wrong word
     │   └── FilterError          a filter (``queue.filters``) that cannot be read
     ├── NotAllowed               the state of the thing forbids the verb
+    │   ├── QueueChanged         the queue was declared anew while something was put there
     │   ├── QueueBusy            another consumer alone reads the queue, or has leased what is in it
+    │   ├── RightMissing         a principal may do something else with the queue, and not this
     │   ├── PeekForbidden        the policy of the queue forbids to look into it
+    │   ├── SubscriptionClosed   a message is asked for of a subscription that is closed; it says by whom
     │   ├── OutOfOrder           a message of a group is settled before one that comes first
     │   ├── TransactionAlreadyStarted   this thread has begun a transaction of the node, and not ended it
     │   └── TransactionNotStarted       no transaction of the node was begun by this thread
@@ -31,8 +38,15 @@
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
     │   ├── NameServerSilent     what a host's name stands for is not known in time
     │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
+    ├── Pending                  a request is not acknowledged, or answered, yet; it is sent all the same
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
     ├── LeaseLost                the lease of a message had ended: the settlement is refused
+    ├── LaneGap                  a queue server has less of a client's outbox than that has sent
+    ├── BadRequest               a request that cannot be read
+    │   └── TooLarge             a request, or a message in it, has more bytes than may be
+    ├── Overloaded               a server has more to do than it may: nothing was begun
+    ├── SessionEnded             a client's session at a server has ended: what it had leased went back
+    ├── LimitReached             a principal has as much of a server as it may have at a time
     ├── ExportError              an export cannot be written or read
     ├── SparkFailed              Spark could not do a job: its memory, its disk, its JVM
     ├── ProbeFailed              an endpoint that was to be checked does not answer
@@ -48,52 +62,15 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from wsrm_mq.sequence.faults import Fault
 
-__all__ = [
-    "ConfigurationError",
-    "EnvelopeError",
-    "ExportError",
-    "FenceLost",
-    "FilterError",
-    "InboxError",
-    "LeaseLost",
-    "LeftAlone",
-    "NameNotKnown",
-    "NameServerSilent",
-    "NotAllowed",
-    "NotAnswered",
-    "NotAuthenticated",
-    "NotFound",
-    "OtherApplication",
-    "OutOfOrder",
-    "PeekForbidden",
-    "ProbeFailed",
-    "QueryError",
-    "QueueBusy",
-    "QuotaExceeded",
-    "SchemaMismatch",
-    "SparkFailed",
-    "StoreBusy",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreFull",
-    "StoreOverloaded",
-    "StoreUnavailable",
-    "StoreUnconfirmed",
-    "TransactionAlreadyStarted",
-    "TransactionNotStarted",
-    "UnknownQueue",
-    "Unrouted",
-    "WSRMError",
-]
-
 
 class WSRMError(Exception):
     """Root of all errors of this package."""
 
 
 class EnvelopeError(WSRMError):
-    """A request that cannot be read. ``fault`` is what to answer; ``context`` what is known of the envelope so far
-    (an ``envelope.scan.Headers``), or ``None`` where nothing was readable; ``status`` the HTTP status that fits."""
+    """A request that cannot be read. ``fault`` is the fault to answer; ``context`` is an ``envelope.headers.Headers``
+    with the part of the envelope that is known, or ``None`` where nothing was readable; ``status`` is the HTTP status
+    that fits."""
 
     def __init__(self, fault: Fault, context: object | None = None, status: int | None = None) -> None:
         super().__init__(fault.reason)
@@ -114,6 +91,8 @@ class StoreError(WSRMError):
     """Something about the store. ``hint`` is the next step, for the operator."""
 
     hint = "Run `wsrm-mq store verify`."
+    lasts = False
+    """Whether trying again never helps."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -136,6 +115,13 @@ class StoreBusy(StoreUnavailable):
     hint = "Another process holds the write lock; try again, and look for a long transaction if it stays so."
 
 
+class KeeperGone(StoreUnavailable):
+    """The process that keeps the express messages of a queue is gone, and they with it."""
+
+    hint = 'Declare the queue, `node.declare(…, durability="express")`, in the process that is to keep them.'
+    lasts = True
+
+
 class StoreFull(StoreUnavailable):
     """No space is left; nothing was stored."""
 
@@ -148,8 +134,24 @@ class StoreOverloaded(StoreUnavailable):
     hint = "Senders are answered 503 and resend; where it lasts, the disk or the processor is too slow for them."
 
 
+class ServerUnavailable(StoreUnavailable):
+    """The queue server cannot be reached; nothing was sent."""
+
+    hint = "See that it runs and that its address is right, then try again; what is put into a `store` waits for it."
+
+
+class StoreLocked(StoreError):
+    """The file is not a database that SQLite can read: it is encrypted, or something else. It was not touched."""
+
+    hint = (
+        "An encrypted store is opened once it is decrypted; keep a store from others by the permissions of its file. "
+        "Where it is another file, name the store's. Where it was a store, its first page is damaged: restore the "
+        "last backup beside it."
+    )
+
+
 class StoreCorrupt(StoreError):
-    """Not a database, or a damaged one."""
+    """A damaged database, or one of something else."""
 
     hint = "Keep the file as it is, restore the last backup beside it, and run `wsrm-mq store verify` on both."
 
@@ -176,11 +178,20 @@ class SchemaMismatch(StoreError):
 
 
 class NotAuthenticated(WSRMError):
-    """Raised by an ``authenticate`` callable to turn a request away. ``challenge`` is the WWW-Authenticate value."""
+    """What a request shows does not say whose it is: it is turned away, by an ``authenticate`` callable or by the queue
+    server. ``challenge`` is the WWW-Authenticate value."""
 
     def __init__(self, message: str = "Authentication is required.", challenge: str = "Basic") -> None:
         super().__init__(message)
         self.challenge = challenge
+
+
+class TooManyLogins(NotAuthenticated):
+    """Too many log-ins from one place have failed. ``seconds``: after that one more may fail."""
+
+    def __init__(self, message: str, seconds: float, challenge: str) -> None:
+        super().__init__(message, challenge)
+        self.seconds = seconds
 
 
 class NotFound(WSRMError):
@@ -209,15 +220,27 @@ class FilterError(QueryError):
 
 
 class NotAllowed(WSRMError):
-    """The thing exists, but its state forbids what was asked."""
+    """The thing exists, but its state forbids the verb."""
 
 
 class QueueBusy(NotAllowed):
     """Another consumer alone reads the queue, or has leased what is in it. The text names the holder."""
 
 
+class QueueChanged(NotAllowed):
+    """The queue was declared anew while something was put there; nothing was stored."""
+
+
+class RightMissing(NotAllowed):
+    """The principal that asks may use the queue, and not for this. The text says which right it has not."""
+
+
 class PeekForbidden(NotAllowed):
     """The policy of the queue forbids to look into it."""
+
+
+class SubscriptionClosed(NotAllowed):
+    """A message is asked for of a subscription that is closed, or was meanwhile. The text says by whom."""
 
 
 class OutOfOrder(NotAllowed):
@@ -237,28 +260,58 @@ class UnknownQueue(NotFound):
 
 
 class Unrouted(NotFound):
-    """No queue takes what was published; no message was stored."""
+    """No queue takes the published message; no message was stored."""
 
 
 class QuotaExceeded(WSRMError):
-    """The queue has no room for a message; nothing was stored. ``lasts``: there will never be room for it."""
+    """The queue has no room for a message; nothing was stored. ``lasts``: there will never be room for it. ``blocks``:
+    the queue's ``overflow`` has its producers wait until there is."""
 
-    def __init__(self, message: str, *, lasts: bool = False) -> None:
+    def __init__(self, message: str, *, lasts: bool = False, blocks: bool = False) -> None:
         super().__init__(message)
         self.lasts = lasts
+        self.blocks = blocks
 
 
 class LeaseLost(WSRMError):
     """The lease of a message had ended when it was settled: it is ready again, or another consumer has it."""
 
 
+class LaneGap(WSRMError):
+    """A queue server has less of a client's outbox than that has sent. ``expected``: the last number that it has."""
+
+    def __init__(self, message: str, expected: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+
+
+class BadRequest(WSRMError):
+    """A request that cannot be read: its path, its headers, or its body."""
+
+
+class TooLarge(BadRequest):
+    """A request, or a message in it, has more bytes than may be; the rest of it was not read."""
+
+
+class Overloaded(WSRMError):
+    """A server has more to do than it may have at a time: nothing of the request was begun."""
+
+
+class SessionEnded(WSRMError):
+    """The session of a client at a queue server has ended, or was of another principal; its leases went back."""
+
+
+class LimitReached(WSRMError):
+    """A principal has as much of a queue server as it may have at a time. The text names the bound."""
+
+
 class NotAnswered(WSRMError):
-    """What was sent to an address got no answer, or none that is whole; it may have been taken."""
+    """A message to an address got no answer, or none that is whole; it may have been taken."""
 
 
 class NameNotKnown(WSRMError):
-    """Where a name leads has to be looked up, which may take long: whoever can wait has it looked up, and tries
-    again."""
+    """The addresses of a host's name have to be looked up, which may take long: a caller that can wait has them looked
+    up, and tries again."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"the name {host} has to be looked up")
@@ -283,12 +336,21 @@ class LeftAlone(NotAnswered):
         self.is_given_up = is_given_up
 
 
+class Pending(WSRMError):
+    """A request is stored, and not acknowledged, or answered, in the time that was given; it is sent all the same.
+    ``message_id`` names it."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(f"{message_id}: is stored, and waits to be acknowledged. It is sent again until it is.")
+        self.message_id = message_id
+
+
 class FenceLost(WSRMError):
-    """The sequence went to another owner meanwhile; what this one did is recorded there as a possible redelivery."""
+    """The sequence went to another owner meanwhile; the work of this one is recorded there as a possible redelivery."""
 
 
 class ExportError(WSRMError):
-    """What was exported cannot be read, or the place for it cannot be written."""
+    """An export or an archive cannot be read, or the place for it cannot be written."""
 
 
 class SparkFailed(WSRMError):
@@ -300,4 +362,4 @@ class ProbeFailed(WSRMError):
 
 
 class InboxError(WSRMError):
-    """The inbox cannot work with what it was given."""
+    """The inbox was given a connection or an environ that it cannot use."""

@@ -1,20 +1,24 @@
-"""What the fronts have in common: one front is a server's way to call (WSGI, ASGI), and all of them do the same.
+"""The common part of the fronts: a front is a server's way to call (WSGI, ASGI), and all fronts do the same.
 
-A front names a request in the words of WSGI (its ``environ``); this says whether it is ours, who sends it, what is to
-be committed for it, and how it is answered. It waits for nothing: how to wait is a front's own business.
+A front names a request in the words of WSGI (its ``environ``). This module decides whether the request is the
+middleware's business, who sends it, the verb to commit for it, and its answer. It waits for nothing: each front waits
+in its own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.config import Partner, Settings, named_operations
+from wsrm_mq.config import Settings
+from wsrm_mq.config.loading import named_operations
+from wsrm_mq.config.settings import Partner
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
+from wsrm_mq.delivery.modes import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.connections import Connections
@@ -27,7 +31,8 @@ from wsrm_mq.destination.proxies import Proxies
 from wsrm_mq.destination.reach import OPTION, Reach
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
-from wsrm_mq.envelope import Headers, Limits
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import (
     ConfigurationError,
@@ -40,7 +45,7 @@ from wsrm_mq.events.telling import tell
 from wsrm_mq.hooks import Hooks, answering_text
 from wsrm_mq.kept_headers import KeptHeaders, as_json
 from wsrm_mq.queue.arrival import Body, Sender, may_take
-from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.policy import Mode, QueuePolicy
 from wsrm_mq.queue.polling import leave_to_fetch, taken
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import settlement
@@ -58,12 +63,12 @@ if TYPE_CHECKING:
 
 Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
 REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
-"""What ends a request before anything of it is stored; see ``Front.refusal``."""
+"""Errors that end a request before anything of it is stored; see ``Front.refusal``."""
 _NO_HEADERS: Final = Headers(SOAPVersion.SOAP_1_2)
 _QUEUE_NAME: Final = 512
 """Bytes of a path, which names a queue: the sender chooses it."""
 MAX_CLIENTS: Final = 4_096
-"""How many are remembered, before all are forgotten."""
+"""The number of clients that are remembered, before all are forgotten."""
 _TOLD_OPERATIONS: Final = 256
 _NOT_COMPRESSED: Final = "Send this without Content-Encoding: the service here cannot expand it."
 _NOT_GZIP: Final = "Send this with Content-Encoding gzip or without: no other one is expanded here."
@@ -86,23 +91,20 @@ _WRAPPED_TWICE: Final = (
 
 
 class Front:
-    """The destination of one application and all that runs behind it. ``app`` is looked at, for what it says of
-    itself; ``call`` calls it."""
+    """The destination of one application and all that runs behind it. ``app`` is looked at, for its kind and its
+    signature; ``call`` calls it."""
 
     def __init__(self, app: object, call: CallApplication, settings: Settings, hooks: Hooks) -> None:
         if not callable(app):
             raise ConfigurationError(f"app is {app!r}, which cannot be called. {_NO_APPLICATION}")
         self.settings = settings
-        understood = None if settings.understood is None else frozenset(settings.understood)
-        if understood is None and spyne_compat.is_spyne(app):
-            understood = spyne_compat.understood_headers(app)
         tell_all_failures(app)
         self.only_soap = spyne_compat.speaks_soap(app)
         self._cannot_expand = self.only_soap and settings.headers == "pass"
-        """Spyne takes a compressed body for what it looks like: every try would fail."""
+        """Whether a compressed body has to be refused: Spyne parses it as it is, so every try would fail."""
         self.limits = Limits(body_bytes=settings.max_body)
         self.has_hooks = hooks.authenticate is not None or hooks.connection_key is not None
-        """That see the request."""
+        """Whether there are hooks that see the request."""
         self._authenticate = answering_text("authenticate", hooks.authenticate) or _authenticated
         self.reach = Reach(settings.decoupled)
         self._has_identity = hooks.authenticate is None
@@ -116,19 +118,42 @@ class Front:
         self._told_of: Recent[Hashable, bool] = Recent(_TOLD_OPERATIONS)
         self._may_require_rm = any(peer.require_rm for peer in peers)
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
+        self._queues = settings.paths if settings.queue is None else (settings.queue,)
         self._proxies = Proxies(settings.trusted_proxies, settings.address_header)
+        self._pulls = any(peer.policy.mode is Mode.PULL for peer in peers)
         self._connections = Connections(
             connection_key=answering_text("connection_key", hooks.connection_key),
             header=settings.connection_header,
             trusted_proxies=settings.trusted_proxies,
             idle=settings.connection_idle,
-            notes_closes=settings.queue_one_way,
+            notes_closes=settings.queue_one_way or self._pulls,
         )
         self.deliver = Application(
-            call, self._policy_of, headers=settings.headers, limits=self.limits, max_reply=settings.max_reply
+            call,
+            self._policy_of,
+            headers=settings.headers,
+            limits=self.limits,
+            max_reply=settings.max_reply,
+            copied=frozenset(peer.name for peer in peers if peer.policy.mode is Mode.COPY),
         )
         """Calls the application for a stored message."""
-        self.engine = Engine(
+        self.engine = self._make_engine(hooks)
+        self.destination = self._make_destination(_understood(app, settings))
+        self.description = self._make_description(peers)
+        """The additions to WSDLs, if there are any."""
+        reported = (settings.address_header,) if settings.address_header is not None else ()
+        self.kept_headers = KeptHeaders(
+            (*settings.keep_headers, *reported),
+            lambda name: self.engine.events.tell("request.header_dropped", name=name),
+        )
+        self.clients: dict[Hashable, Client] = {}
+        self.is_ending = False
+
+    def _make_engine(self, hooks: Hooks) -> Engine:
+        settings = self.settings
+        modes = Modes(lambda: self.engine, self._policy_of, pulls=self._pulls)
+        named = None if self._pulls else settings.queue
+        return Engine(
             settings.store,
             self.deliver,
             self._policy_of,
@@ -136,17 +161,20 @@ class Front:
             max_waiting=settings.max_waiting,
             on_event=hooks.on_event,
             clock=hooks.clock,
-            chores=(self._end_connections,) if settings.queue_one_way else (),
-            serving=Serving(settings.application, settings.paths, sends=bool(settings.decoupled)),
+            chores=(modes.look, self._end_connections),
+            serving=Serving(settings.application, self._queues, sends=bool(settings.decoupled)),
             poster=partial(_poster, settings) if settings.decoupled else None,
+            on_open=None if named is None else partial(claim_queue, name=named),
             hold_timeout=None if settings.hold_timeout is None else round(settings.hold_timeout * 1000),
         )
-        self.destination = RMDestination(
+
+    def _make_destination(self, understood: frozenset[str] | None) -> RMDestination:
+        return RMDestination(
             described=self._described_on,
             understood=understood,
             limits=self.limits,
-            queue_one_way=settings.queue_one_way,
-            sender_fault_status=settings.sender_fault_status,
+            queue_one_way=self.settings.queue_one_way,
+            sender_fault_status=self.settings.sender_fault_status,
             events=self.engine.events,
             identify=self._identify,
             connections=self._connections,
@@ -157,21 +185,15 @@ class Front:
             say=self._say,
             fetching=Fetching(self._is_waiting, self._has_left),
         )
-        self.description: Description | None = None
-        """What is added to WSDLs, if anything is."""
-        has_one_way = any(peer.operations is not None and peer.operations.one_way for peer in peers)
-        if has_one_way or settings.announce_rm or settings.public_url is not None:
-            from wsrm_mq.destination.description import Description  # lxml, which few need
 
-            told = self._one_way_for, settings.public_url, self._announcement
-            self.description = Description(*told, self.engine.events)
-        reported = (settings.address_header,) if settings.address_header is not None else ()
-        self.kept_headers = KeptHeaders(
-            (*settings.keep_headers, *reported),
-            lambda name: self.engine.events.tell("request.header_dropped", name=name),
-        )
-        self.clients: dict[Hashable, Client] = {}
-        self.is_ending = False
+    def _make_description(self, peers: Iterable[Peer]) -> Description | None:
+        settings = self.settings
+        has_one_way = any(peer.operations is not None and peer.operations.one_way for peer in peers)
+        if not (has_one_way or settings.announce_rm or settings.public_url is not None):
+            return None
+        from wsrm_mq.destination.description import Description  # lxml, which few need
+
+        return Description(self._one_way_for, settings.public_url, self._announcement, self.engine.events)
 
     # life
 
@@ -189,7 +211,7 @@ class Front:
     # requests
 
     def business(self, environ: Environ) -> Business | Answer:
-        """Whose business the request is, or the answer that turns it away."""
+        """Decide whose business the request is, or answer it to turn it away."""
         business = self._coverage.business(environ)
         if business is Business.DOUBTFUL and self._may_require_rm:
             try:
@@ -201,27 +223,29 @@ class Front:
         return self.turned_away(business) if isinstance(business, Answer) else business
 
     def turned_away(self, answer: Answer) -> Answer:
-        """``answer``, counted: it turns away a request that nothing else is known of."""
+        """Count ``answer``, which turns away a request of which nothing else is known."""
         self.count_refusal(f"http_{answer.status}", None)
         return answer
 
     def meet(self, key: Hashable, environ: Environ, alike: Environ) -> Client:
-        """The client of a request that is ours; it is remembered by ``key``. ``alike``: what of ``environ`` is the same
-        in all of its requests. Raises ``BodyRefused`` for what no body would make good."""
+        """Make the client of a request that is the middleware's business, and remember it by ``key``. ``alike``: the
+        part of ``environ`` that is the same in all of its requests. Raises ``BodyRefused`` for a request that no body
+        would make good."""
         coding = content_coding(environ.get("HTTP_CONTENT_ENCODING", ""))
         if coding and self._cannot_expand:
             raise BodyRefused(415, _NOT_COMPRESSED, ("Accept-Encoding", "identity"))
         if coding not in ("", "gzip"):
             raise BodyRefused(415, _NOT_GZIP, ("Accept-Encoding", "gzip, identity"))
-        queue = queue_name(path_of(environ))
-        if len(queue) > _QUEUE_NAME:
+        path = queue_name(path_of(environ))
+        if len(path) > _QUEUE_NAME:
             raise BodyRefused(414, f"The path is longer than {_QUEUE_NAME} bytes.")
         address = self._proxies.sender(environ)
         known = environ if address == environ.get("REMOTE_ADDR") else {**environ, "REMOTE_ADDR": address}
         client = Client(
             environ=alike,
             kept=as_json(self.kept_headers.select(known)),
-            queue=queue,
+            path=path,
+            queue=self.settings.queue or path,
             content_type=environ.get("CONTENT_TYPE", ""),
             soap_action=environ.get("HTTP_SOAPACTION"),
             content_encoding=coding,
@@ -235,8 +259,8 @@ class Front:
         return client
 
     def begin(self, client: Client, environ: Environ, body: Body, call: object) -> Answer | Forward | Commit:
-        """What is to be done for a request of ``client``; raises what ``refusal`` answers, and ``NameNotKnown``: then
-        it can be called again when that was ``looked_up``. ``call``: the server's own function that came with the
+        """Begin a request of ``client``. Raises the errors that ``refusal`` answers, and ``NameNotKnown``: then it can
+        be called again when that name was ``looked_up``. ``call``: the server's own function that came with the
         request, WSGI's start_response or ASGI's receive; some servers show the connection there."""
         if not self.engine.is_asked:
             if self.is_ending and not self.engine.is_running:
@@ -248,16 +272,16 @@ class Front:
         """Have the name of a host looked up; see ``Names.ask``. The names of one client leave others their share."""
         return self.reach.names.ask(host, client.who)
 
-    def _described_on(self, queue: str) -> Operations:
-        return Operations() if self._own_description is None else self._own_description.of(queue)
+    def _described_on(self, path: str) -> Operations:
+        return Operations() if self._own_description is None else self._own_description.of(path)
 
     def has_to_ask(self, client: Client) -> bool:
         """Whether the application is to be asked for its WSDL before ``begin``."""
-        return self._own_description is not None and self._own_description.is_due(client.queue)
+        return self._own_description is not None and self._own_description.is_due(client.path)
 
     def ask_for_wsdl(self, client: Client) -> None:
         """To be called in a thread that may wait, and not in the application's own."""
-        if self._own_description is not None and self._own_description.read(client.queue, client.environ):
+        if self._own_description is not None and self._own_description.read(client.path, client.environ):
             client.arrivals.clear()
             self.clients = {}  # what is remembered of others was decided without it
 
@@ -287,7 +311,7 @@ class Front:
         return _answer_to(error)
 
     def count_refusal(self, reason: str, partner: str | None, said: str = "") -> None:
-        """Where there is no store yet, there is nothing to count it in."""
+        """Count a refusal. Where there is no store yet, there is nothing to count it in."""
         if self.engine.is_running:
             self.engine.store.refusals.note(reason, partner, self.engine.store.clock(), said=said)
 
@@ -301,7 +325,7 @@ class Front:
             return is_anything_waiting(db, address, sender.principal, sender.peer, store.clock())
 
     def _has_left(self, position: int) -> None:
-        """Should it not be written down, the message is fetched again."""
+        """Note that a message was fetched. Should that not be written down, the message is fetched again."""
         self.engine.store.submit(partial(taken, position=position), lambda _done, _error: None, lingers=True)
 
     def gave_up(self, commit: Commit, wait: Wait) -> None:
@@ -312,27 +336,28 @@ class Front:
             self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
 
     def _tell_unknown(self, commit: Commit) -> None:
-        """Once an operation: it has waited like a two-way one, and may be none."""
+        """Tell of an operation of which no answer is known, once: it has waited like a two-way one, and may be
+        one-way."""
         request = commit.request
         name = request.headers.body_name
-        if self.is_ending or commit.arrival is None or self._told_of.get((request.client.queue, name)):
+        if self.is_ending or commit.arrival is None or self._told_of.get((request.client.path, name)):
             return
         if commit.arrival.wants_reply and self.destination.operations(request).is_unknown(request.headers):
-            self._told_of.keep((request.client.queue, name), True)
+            self._told_of.keep((request.client.path, name), True)
             operation = "{{{}}}{}".format(*name) if name is not None else str(request.headers.action)
             self.engine.events.tell(
-                "one_way.unknown", operation=operation, path=request.client.queue, reason=_UNKNOWN_OPERATION
+                "one_way.unknown", operation=operation, path=request.client.path, reason=_UNKNOWN_OPERATION
             )
 
     def _end_connections(self) -> None:
-        """What closed connections sent without WS-RM is complete."""
+        """Complete the messages that closed connections sent without WS-RM."""
         names = self._connections.closed()
         if names:  # told once: it is tried until it is stored, and the watch does not wait for it
             verb = partial(end_connections, names=names)
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 
     def _identify(self, environ: Environ, headers: Headers) -> tuple[str | None, Peer]:
-        """The sender of a request, and what the configuration says of it."""
+        """The principal that sends a request, and its peer in the configuration."""
         principal = self._authenticate(environ, headers)
         if not self._peers:
             return principal, self._default_peer
@@ -340,7 +365,7 @@ class Front:
         return principal, self._default_peer if matched is None else self._peers[matched[0]]
 
     def _one_way_for(self, environ: Environ) -> frozenset[str]:
-        """Which operations have no output for the one who asks for the WSDL."""
+        """The operations without output for the client that asks for the WSDL."""
         operations = self._asks(environ).operations
         return operations.one_way if operations is not None else frozenset()
 
@@ -351,7 +376,7 @@ class Front:
             return self._default_peer  # the application shows its WSDL to strangers
 
     def _announcement(self, environ: Environ) -> Announcement | None:
-        """What the WSDL that is asked for promises to the one who asks."""
+        """The promises of the WSDL to the client that asks for it."""
         if not (self.settings.announce_rm and self._coverage.describes(environ)):
             return None
         from wsrm_mq.envelope.policy import Announcement
@@ -366,7 +391,7 @@ class Front:
 
 
 class Served:
-    """What either middleware lets its server do: start it, announce its end, close it."""
+    """The calls of a server on either middleware: start it, announce its end, close it."""
 
     _front: Front
 
@@ -380,8 +405,8 @@ class Served:
         self._front.is_ending = True
 
     def close(self, timeout: float | None = None) -> bool:
-        """Finish what runs, give every sequence back, close the store. Answers whether all finished in ``timeout``
-        seconds."""
+        """Finish the running messages, give every sequence back, close the store. Answers whether all finished in
+        ``timeout`` seconds."""
         return self._front.close(timeout)
 
     @property
@@ -390,12 +415,12 @@ class Served:
 
     @property
     def deliver(self) -> Application:
-        """Calls what is wrapped, for a stored message."""
+        """Calls the wrapped application, for a stored message."""
         return self._front.deliver
 
 
 def _poster(settings: Settings) -> Post:
-    """What posts for one process."""
+    """Make the poster of one process."""
     from wsrm_mq.outbound.addresses import Allowed
     from wsrm_mq.outbound.posting import Poster, tls
 
@@ -430,7 +455,8 @@ DELIVERY: Final = "wsrm.sequence_id"
 
 
 def refuse_delivery(given: Mapping[str, Any]) -> Answer:
-    """Turn it away so that it counts as a failure there: what is accepted here would pass for delivered."""
+    """Turn a delivery away so that it counts as a failure of the outer middleware: an acceptance here would pass for a
+    delivery there."""
     refuse = given.get("wsrm.refuse")
     if refuse is not None:
         refuse(_WRAPPED_TWICE)
@@ -442,8 +468,15 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
 
 
+def _understood(app: object, settings: Settings) -> frozenset[str] | None:
+    """The namespaces of header blocks that the application understands; ``None``: it checks them by itself."""
+    if settings.understood is not None:
+        return frozenset(settings.understood)
+    return spyne_compat.understood_headers(app) if spyne_compat.is_spyne(app) else None
+
+
 def _peer(app: object, settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
-    """What holds for a partner; without one, for all senders without a section."""
+    """The peer that stands for a partner; without one, for all senders without a section."""
     options = ("sender_fault_status", "require_rm", "strict_addressing")
     return Peer(
         settings.policy(partner),
@@ -458,7 +491,8 @@ def _peer(app: object, settings: Settings, name: str | None = None, partner: Par
 
 
 def _operations(app: object, one_way: tuple[str, ...] | str) -> Operations | None:
-    """Those that are listed, else those of a Spyne application; ``None``: the application's own WSDL has to say it."""
+    """The operations that the option lists, else those of a Spyne application; ``None``: the application's own WSDL has
+    to say them."""
     if one_way != "auto":
         return Operations(named_operations(one_way))
     if not spyne_compat.is_spyne(app):

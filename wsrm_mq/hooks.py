@@ -1,4 +1,4 @@
-"""What a program hands to a middleware: its application, and functions that no configuration file can hold."""
+"""The functions that a program hands to a middleware and no configuration file can hold, and its application."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, Final, ParamSpec, TypedDict
 
 from wsrm_mq.delivery.application import Environ
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.errors import ConfigurationError, WSRMError
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent
@@ -40,7 +40,7 @@ class Hooks:
     clock: Clock = wall_clock
 
     def __post_init__(self) -> None:
-        """Raises ``ConfigurationError`` for what cannot be called as a hook is: it would refuse each request."""
+        """Raises ``ConfigurationError`` for hooks that cannot be called as they are: each request would be refused."""
         wrong = [f"{one.name} {why}" for one in fields(self) if (why := _unfit(getattr(self, one.name), one))]
         if wrong:
             raise ConfigurationError(*wrong)
@@ -52,7 +52,7 @@ _GIVEN: Final = {
     "on_event": ("event",),
     "clock": (),
 }
-"""Hook -> what it is called with."""
+"""The arguments of each hook."""
 
 
 def _unfit(hook: object, field: Field[object]) -> str | None:
@@ -70,7 +70,7 @@ def _unfit(hook: object, field: Field[object]) -> str | None:
 
 
 def _takes_not(function: Callable[..., object], given: tuple[str, ...]) -> TypeError | None:
-    """Why ``function`` cannot be called with what is ``given``, as far as its signature says."""
+    """The error of calling ``function`` with the arguments ``given``, as far as its signature says."""
     try:
         inspect.signature(function, follow_wrapped=False).bind(*given)
     except TypeError as error:
@@ -115,8 +115,9 @@ class KeywordHooks(TypedDict, total=False):
 
 
 def answering_text(name: str, hook: Callable[P, object] | None) -> Callable[P, str | None] | None:
-    """The hook ``name``, held to its word: it answers a text, or None. Another answer would be found out only where it
-    is stored. Raises ``ConfigurationError`` then, for the request, and where the hook raises what it may not."""
+    """Wrap the hook ``name`` so that it keeps its word: it answers a text that can be stored, or None. Otherwise a
+    wrong answer would be found out only where it is stored. The wrapper raises ``ConfigurationError`` for a wrong
+    answer and for an error of the hook; it refuses that request."""
     if hook is None:
         return None
 

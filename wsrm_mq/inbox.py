@@ -78,7 +78,7 @@ Values = Mapping[str, str | int | bytes]
 
 
 class Mark:
-    """What is known of a message. True where the message is new."""
+    """The mark of a message. It is true where the message is new."""
 
     __slots__ = ("_database", "_key", "is_new", "reply")
 
@@ -86,7 +86,7 @@ class Mark:
         self.is_new = is_new
         """The work is not done yet: do it, in this transaction."""
         self.reply = reply
-        """What was kept with the mark; ``None`` where nothing was."""
+        """The reply that was kept with the mark; ``None`` where none was."""
         self._database = database
         self._key = key
 
@@ -376,6 +376,6 @@ def _database(connection: Any) -> _Database:
 
 
 def _is_a(thing: object, module: str, name: str) -> bool:
-    """Whether it is one, without importing what the application does not use."""
+    """Whether ``thing`` is an instance of the class, without importing a module that the application does not use."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(thing, kind)

@@ -1,7 +1,8 @@
-"""Which part of a request is stored with its message: what SOAP and a replay need, and what `keep_headers` adds.
+"""The part of a request that is stored with its message: the headers that SOAP and a replay need, and those that
+`keep_headers` adds.
 
-An allow-list, for a header that is not foreseen may be a secret. What is not stored the application does not see,
-at the first delivery either: that is rebuilt from the store too. Authorization and Cookie are never stored.
+It is an allow-list, for a header that is not foreseen may be a secret. The application sees no header that is not
+stored, at the first delivery either: that is rebuilt from the store too. Authorization and Cookie are never stored.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ KEPT_HEADERS: Final = (
     "X-Real-IP",
     "X-Request-ID",
 )
-"""Always stored."""
+"""Headers that are always stored."""
 
 NEVER_KEPT: Final = ("Authorization", "Cookie", "Proxy-Authorization")
-"""`keep_headers` may not name these: a replay runs under the stored principal, not under what has expired."""
+"""Headers that `keep_headers` may not name: a replay runs under the stored principal, not under credentials that have
+expired."""
 
 _OF_THE_CONNECTION: Final = (
     "Connection",
@@ -64,7 +66,7 @@ _OF_THE_CONNECTION: Final = (
     "Transfer-Encoding",
     "Upgrade",
 )
-"""About the way the request came, not about the message: left out without a word."""
+"""Headers about the way the request came, not about the message: they are left out without a word."""
 
 _REQUEST: Final = (
     "REQUEST_METHOD",
@@ -79,11 +81,11 @@ _REQUEST: Final = (
     "wsgi.url_scheme",
     "wsrm.traceparent",
 )
-"""Of an environ, beside its headers."""
+"""The keys of an environ that are stored, beside its headers."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _LONGEST: Final = 100
-"""Of a name, which a stranger may choose too: what is longer is neither remembered nor told."""
+"""The longest name of a header that is remembered or told: a stranger may choose it."""
 _NAMES: Final = 512
 """Names in the cache, and names of dropped headers that are told: a stranger may send more."""
 
@@ -105,8 +107,8 @@ def refusal_to_keep(header: str) -> str:
 
 
 class KeptHeaders:
-    """What is stored of a request. ``keep``: headers beside ``KEPT_HEADERS``. ``dropped(name)`` hears of each other
-    header once, by its name, never its value."""
+    """Selects the stored part of a request. ``keep``: headers beside ``KEPT_HEADERS``. ``dropped(name)`` is called once
+    for each other header, with its name, never its value."""
 
     def __init__(self, keep: Iterable[str] = (), dropped: Callable[[str], object] = lambda _name: None) -> None:
         self._kept = _ALWAYS.union(map(_key, keep)) - _REFUSED

@@ -1,6 +1,6 @@
-"""What is remembered, to spare work that the next requests would ask for again.
+"""Memories that spare work which the next requests would ask for again.
 
-It is bounded in number, and what is large is not remembered: so it is bounded in bytes too.
+They are bounded in number, and large values are not remembered: so they are bounded in bytes too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ V = TypeVar("V")
 SMALL: Final = 8 * 1024
 """Bytes or characters, of HTTP headers say: there may be thousands of it."""
 _ITEM: Final = 64
-"""What an item takes beside its own bytes, about: many headers of a byte each are much."""
+"""The bytes that an item takes beside its own, about: many headers of a byte each are much."""
 
 
 def are_small(items: Iterable[tuple[Sized, Sized]]) -> bool:
@@ -25,8 +25,8 @@ def are_small(items: Iterable[tuple[Sized, Sized]]) -> bool:
 
 
 class Recent(Generic[K, V]):
-    """What is known by a key: the ``most`` that were asked for last. For many threads: each step is one operation of a
-    dictionary, and one that is forgotten between two of them is made anew."""
+    """A memory of the ``most`` keys that were asked for last. For many threads: each step is one operation of a
+    dictionary, and a value that is forgotten between two of them is made anew."""
 
     def __init__(self, most: int) -> None:
         self._most = most

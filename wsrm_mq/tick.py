@@ -1,7 +1,7 @@
-"""One commit for all that came since the last: an event loop's way to write.
+"""One commit for all messages since the last: an event loop's way to write.
 
 A commit costs the same for one message as for eight. A loop that began one as soon as a message is there would write
-each by itself; so a tick waits for what the loop is still reading.
+each by itself; so a tick waits until the loop has read its connections.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ S = TypeVar("S")
 
 
 class Tick:
-    """Run by ``loop`` when it has looked at every connection. Of one thread, the loop's. ``pools`` run what a commit
-    has made deliverable."""
+    """Commits for ``loop`` when that has looked at every connection; used by the loop's thread alone. ``pools`` run the
+    messages that a commit has made deliverable."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, pools: Sequence[Pool[Any]]) -> None:
         self.loop = loop
@@ -62,7 +62,7 @@ class Tick:
         return future
 
     def call(self) -> None:
-        """Make a commit soon. From any thread: what it has for the commit was submitted before."""
+        """Make a commit soon, with verbs that were submitted before. May be called in any thread."""
         if self._is_called:
             return
         self._is_called = True
@@ -73,7 +73,7 @@ class Tick:
             self.writer.urge()
 
     def resolve(self, future: asyncio.Future[R], result: R, error: BaseException | None = None) -> None:
-        """From any thread."""
+        """Resolve ``future``. May be called in any thread."""
         if get_ident() != self._thread:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiters with it
                 self.loop.call_soon_threadsafe(self.resolve, future, result, error)
@@ -129,7 +129,7 @@ class Tick:
 
 
 class LoopCompletion:
-    """A message that a request waits for, while a thread has it: what comes of it is stored with one of the ticks. See
+    """A message that a request waits for, while a thread has it: its outcome is stored with one of the ticks. See
     ``delivery.completion``."""
 
     def __init__(self, tick: Tick, *, is_bounded: bool = False) -> None:
@@ -148,7 +148,7 @@ class LoopCompletion:
 
     async def settled(self, patience: float) -> tuple[Settlement | None, float]:
         """Wait, in the loop, for a thread and for the store at most ``patience`` seconds, for the application as long
-        as it takes. Answers what came of it, if that is known, and how many seconds are left."""
+        as it takes. Answers the settlement, if it is known, and the seconds that are left."""
         self._look_in(patience, patience)
         try:
             settlement = await self._future

@@ -61,7 +61,7 @@ tracer: Tracer | None = None
 
 
 def look() -> None:
-    """Find out whether a provider of spans is set by now. Once a second, and at start."""
+    """Find out whether a provider of spans is set by now. To be called once a second, and at start."""
     global tracer
     trace = sys.modules.get("opentelemetry.trace")
     tracer = None if trace is None else _quietly(lambda: _tracer(trace))
@@ -76,7 +76,8 @@ def _tracer(trace: Any) -> Tracer | None:
 
 
 def _quietly(make: Callable[[], R]) -> R | None:
-    """A span tells, and harms nothing that does: whatever a sampler, a processor or an exporter raises ends here."""
+    """Call ``make`` and answer its result. An error of a sampler, a processor or an exporter ends here: spans harm no
+    delivery."""
     global _told_at
     try:
         return make()
@@ -89,7 +90,8 @@ def _quietly(make: Callable[[], R]) -> R | None:
 
 
 class _Ending:
-    """The thread in which spans end; it is made anew in a forked child, without what its parent's had to end."""
+    """The thread in which spans end; it is made anew in a forked child, without the spans that its parent had to
+    end."""
 
     def __init__(self) -> None:
         self._ended: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -108,7 +110,7 @@ class _Ending:
             self._ended.put(end)
 
     def flush(self, seconds: float) -> None:
-        """Wait until what was put before has ended, at most so long."""
+        """Wait until the spans that were put before have ended, at most so long."""
         if self._thread is not None and self._thread.is_alive():
             is_done = threading.Event()
             self._ended.put(is_done.set)
@@ -205,7 +207,7 @@ def _processing(making: Tracer, kept: dict[str, Any], destination: str, delivery
 
 
 def settle(outcome: Outcome, error: BaseException | None) -> None:
-    """What came of a call is stored, or could not be."""
+    """End the span of a settlement: the outcome of a call is stored, or could not be."""
     if outcome.settling is not None:
         _end(outcome.settling, type(error).__name__ if error is not None else None)
 
@@ -226,7 +228,7 @@ def _attributes(
 
 
 def _remote(kept: dict[str, Any], key: str = TRACEPARENT) -> Context | None:
-    """What a traceparent of the kept request says; the propagator reads it as the specification wants."""
+    """The context that a traceparent of the kept request names; the propagator reads it as the specification wants."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     if key not in kept:

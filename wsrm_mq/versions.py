@@ -1,4 +1,5 @@
-"""The protocol versions this package speaks, as data: namespaces, action URIs and what each version lacks.
+"""The protocol versions that this package speaks, as data: namespaces, action URIs, and the features that each version
+lacks.
 
 Nothing here computes. A rule that depends on a version asks a field of the version, never its name.
 """
@@ -82,7 +83,7 @@ class MakeConnectionVersion:
     """The wsa:Action of MakeConnection."""
     fault_action: str
     anonymous: str
-    """What an address begins with whose messages are fetched by MakeConnection; an id of the client's own follows."""
+    """The beginning of an address whose messages are fetched by MakeConnection; an id of the client's own follows."""
 
     def is_anonymous(self, address: str) -> bool:
         """Whether messages to ``address`` are fetched by MakeConnection."""
@@ -180,4 +181,4 @@ SOAP_VERSIONS: Final = {v.namespace: v for v in SOAPVersion}
 RM_OF_LABEL: Final = {v.label: v for v in RM_VERSIONS.values()}
 SOAP_OF_LABEL: Final = {v.label: v for v in SOAPVersion}
 ADDRESSING_OF_LABEL: Final = {v.label: v for v in ADDRESSING_VERSIONS.values()}
-"""By what the store says of them."""
+"""The versions by their labels, which the store has."""

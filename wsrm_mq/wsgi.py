@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait as wait_for
 from functools import partial
 from pathlib import Path
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
-from wsrm_mq.config import OptionKeywords, Settings, load, settings_from
+from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.completion import ThreadCompletion
 from wsrm_mq.delivery.delivery import Delivery
@@ -29,6 +29,9 @@ from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.store.clock import Clock, wall_clock
+
+if TYPE_CHECKING:
+    from wsrm_mq.config.keywords import OptionKeywords
 
 __all__ = ["WSRMMiddleware"]
 
@@ -242,6 +245,6 @@ def _send(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
 
 
 def _until_it_left(body: bytes, left: Callable[[], object]) -> Iterator[bytes]:
-    """A server that asks for more has written what it got."""
+    """Yield the body, and call ``left`` when the server asks for more: it has written the body then."""
     yield body
     left()

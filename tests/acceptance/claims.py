@@ -22,13 +22,17 @@ MOST_IDS: Final = 5
 WIRE_FORMAT: Final = {"1.0": ("1.0",), "1.1": ("1.1", "1.2"), "1.2": ("1.1", "1.2")}
 """The versions that a test in one version shows: 1.1 and 1.2 are the same on the wire."""
 
-ON_THE_WIRE: Final = frozenset(("front", "in_process", "mortal", "orders_server", "server", "shared_server"))
-"""Fixtures that give a test a service to which it sends bytes, and whose answers it reads as bytes."""
+ON_THE_WIRE: Final = frozenset(
+    ("front", "in_process", "mortal", "orders_server", "partner", "server", "shared_server", "stomp", "stomp_with")
+)
+"""Fixtures that give a test a service to which it sends bytes, and whose answers it reads as bytes; or a partner that
+gets the bytes of requests from here, and answers."""
 
 KEYWORDS: Final = {
     "spec": {"half", "versions"},
     "scenario": set[str](),
     "peer": set[str](),
+    "stomp": set[str](),
     "invariant": set[str](),
 }
 """The markers that tie tests to ids, each with the keywords it takes."""

@@ -1,6 +1,6 @@
 """The pytest side of the acceptance tables: markers are checked at collection, outcomes counted at the end.
 
-``--conformance`` ends the run with the five counts, ``--acceptance-report=FILE`` keeps what they rest on, and
+``--conformance`` ends the run with the counts, ``--acceptance-report=FILE`` keeps what they rest on, and
 ``--acceptance-id=D-SEQ-004`` runs the tests of one row. Under pytest-xdist the workers attach the cells to
 their reports and the controller counts.
 """

@@ -15,8 +15,8 @@ from .tally import COVERED, DEVIATING, FAILING, PARTS, Part, Tally, from_json
 
 
 def table(tally: Tally) -> Iterator[str]:
-    """One line for each group of rows in each part, then the five counts."""
-    for part in (PARTS["destination"], PARTS["source"], PARTS["scenarios"], PARTS["peers"]):
+    """One line for each group of rows in each part, then the counts."""
+    for part in (part for part in PARTS.values() if part.name != "spec"):
         yield f"{part.name:12} {'rows':>5} {'covered':>8} {'failing':>8} {'deviating':>10} {'left':>5}"
         yield from _groups(tally, part)
         yield ""

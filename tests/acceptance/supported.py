@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +73,7 @@ INTRODUCTIONS: Final = {
 STATES: Final = ("shown", "deviating", "not yet")
 
 
+@cache  # some ten thousand tests are read for it
 def page(root: Path = ROOT, tables: Tables | None = None) -> str:
     """The whole page, as Markdown."""
     tables = tables or project_tables()

@@ -49,7 +49,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table. ``kind`` is the marker that names it: ``spec``, ``scenario`` or ``peer``."""
+    """One line of a table. ``kind`` is the marker that names it: ``spec``, ``scenario``, ``peer`` or ``stomp``."""
 
     id: str
     kind: str
@@ -97,6 +97,7 @@ COLUMNS: Final = {
     "spec.tsv": ("id", "role", "versions", "level", "about", "statement"),
     "scenarios.tsv": ("id", "processes", "statement"),
     "peers.tsv": ("id", "statement"),
+    "stomp.tsv": ("id", "versions", "section", "level", "statement"),
     "deviations.tsv": ("id", "half", "reason"),
 }
 
@@ -139,11 +140,19 @@ def _peer(where: str, line: dict[str, str]) -> Row:
     return Row(line["id"], "peer", line["statement"])
 
 
-ROW_OF_FILE: Final = {"spec.tsv": _spec, "scenarios.tsv": _scenario, "peers.tsv": _peer}
+def _stomp(where: str, line: dict[str, str]) -> Row:
+    """A statement of the specifications of STOMP. A test goes through the versions itself: a row has one cell."""
+    for version in line["versions"].split(" "):
+        _one_of(where, "version", version, ("1.1", "1.2"))
+    level = _one_of(where, "level", line["level"], LEVELS)
+    return Row(line["id"], "stomp", line["statement"], level=level, about=WIRE)
+
+
+ROW_OF_FILE: Final = {"spec.tsv": _spec, "scenarios.tsv": _scenario, "peers.tsv": _peer, "stomp.tsv": _stomp}
 
 
 def load(folder: Path = FOLDER) -> Tables:
-    """Read and check the four tables of ``folder``; TableError names the first line that is wrong."""
+    """Read and check the tables of ``folder``; TableError names the first line that is wrong."""
     rows: dict[str, Row] = {}
     for name, row_of in ROW_OF_FILE.items():
         for where, line in read(folder / name):

@@ -42,6 +42,7 @@ PARTS: Final = {
         Part("spec", "spec"),
         Part("scenarios", "scenario"),
         Part("peers", "peer"),
+        Part("stomp", "stomp"),
     )
 }
 
@@ -94,7 +95,7 @@ class Tally:
         return {status: statuses.count(status) for status in (COVERED, FAILING, DEVIATING, UNCOVERED)}
 
     def summary(self) -> list[str]:
-        """The five lines that end a conformance run."""
+        """The lines that end a conformance run."""
         lines = []
         for part in PARTS.values():
             n = self.counts(part)

@@ -10,6 +10,7 @@ from tests.run import covered_by
 
 from . import floor as module
 from .floor import below_floor, raise_floor, read_floor, to_be_raised
+from .network import HEADER, read_network
 from .report import main
 from .tables import Cell, TableError, project_tables
 from .tally import Tally
@@ -32,6 +33,9 @@ def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text("id\thalf\n")
     raise_floor(tally(), path)
     monkeypatch.setattr(module.read_floor, "__defaults__", (path, None))
+    nothing = tmp_path / "network.tsv"
+    nothing.write_text("\t".join(HEADER) + "\n")
+    monkeypatch.setattr(read_network, "__defaults__", (nothing, None))
     monkeypatch.setattr(module.raise_floor, "__defaults__", (path,))
     return path
 

@@ -12,11 +12,12 @@ from .tally import PARTS, Tally
 
 
 def folder(path: Path, **lines: str) -> Path:
-    """A folder of four small sound tables; each keyword replaces the lines of one."""
+    """A folder of small sound tables; each keyword replaces the lines of one."""
     small = {
         "spec": "D-SEQ-004\tD\t1.0 1.1 1.2\tMUST\twire\tCounts.\nNS-001\tDS\t1.0\tMUST\tstate\tIs named.",
         "scenarios": "Q-001\t1\tHappens.",
         "peers": "P-01\tIs done by others.",
+        "stomp": "STOMP-001\t1.1 1.2\tSEND\tMUST\tIs refused.",
         "deviations": "NS-001\tdestination\tNot yet.",
     }
     for name, text in (small | lines).items():
@@ -27,7 +28,7 @@ def folder(path: Path, **lines: str) -> Path:
 
 def test_the_tables_have_all_their_rows() -> None:
     tables = project_tables()
-    assert Counter(row.kind for row in tables.rows.values()) == {"spec": 401, "scenario": 119, "peer": 74}
+    assert Counter(row.kind for row in tables.rows.values()) == {"spec": 401, "scenario": 119, "peer": 74, "stomp": 52}
     assert [row for row in tables.rows if row.startswith("Q-")] == [f"Q-{n:03}" for n in range(1, 120)]
     assert [row for row in tables.rows if row.startswith("P-")] == [f"P-{n:02}" for n in range(1, 75)]
     assert {part.name: len(part.rows(tables)) for part in PARTS.values()} == {
@@ -36,6 +37,7 @@ def test_the_tables_have_all_their_rows() -> None:
         "spec": 401,
         "scenarios": 119,
         "peers": 74,
+        "stomp": 52,
     }
 
 
@@ -64,7 +66,7 @@ def test_a_row_with_two_halves_has_a_cell_for_each_half_and_version() -> None:
 
 def test_a_folder_of_small_tables_is_read_and_counted(tmp_path: Path) -> None:
     tables = load(folder(tmp_path))
-    assert list(tables.rows) == ["D-SEQ-004", "NS-001", "Q-001", "P-01"]
+    assert list(tables.rows) == ["D-SEQ-004", "NS-001", "Q-001", "P-01", "STOMP-001"]
     assert tables.deviation("NS-001", "destination")
     assert tables.deviation("NS-001", "source") is None
     assert Tally(tables).summary() == [
@@ -73,6 +75,7 @@ def test_a_folder_of_small_tables_is_read_and_counted(tmp_path: Path) -> None:
         "spec: 0 of 2 covered, 0 failing, 1 deviating",
         "scenarios: 0 of 1 covered, 0 failing, 0 deviating",
         "peers: 0 of 1 covered, 0 failing, 0 deviating",
+        "stomp: 0 of 1 covered, 0 failing, 0 deviating",
     ]
 
 
@@ -89,6 +92,7 @@ def test_a_folder_of_small_tables_is_read_and_counted(tmp_path: Path) -> None:
         ("spec", "A-001\tD\t1.0 1.1\tMUST\twire\tIt.", "spec.tsv:2: 1.1 and 1.2 share"),
         ("spec", "A-001\tD\t1.0\tmust\twire\tIt.", "spec.tsv:2: level 'must' is none of"),
         ("spec", "A-001\tD\t1.0\tMUST\tline\tIt.", "spec.tsv:2: about 'line' is none of wire, state"),
+        ("stomp", "STOMP-001\t1.0\tSEND\tMUST\tNo.", "stomp.tsv:2: version '1.0' is none of 1.1, 1.2"),
         ("deviations", "A-001\tdestination\tNo.", "deviations.tsv:2: A-001 is in no table"),
         ("deviations", "D-SEQ-004\tsource\tNo.", "deviations.tsv:2: half 'source' is none of destination"),
         ("deviations", "P-01\t-\tNo.\nP-01\t-\tNo.", "deviations.tsv: P-01 - is listed twice"),

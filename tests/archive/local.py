@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from wsrm_mq.archive.batches import added, begun, verified
-from wsrm_mq.archive.files import columns_of, read
+from wsrm_mq.archive.files import columns_of, places, read, write
 from wsrm_mq.archive.manifest import Archive, load, locked
 from wsrm_mq.archive.planning import plan
 from wsrm_mq.archive.verifying import Found, stored
-from wsrm_mq.archive.writing import places, write
 from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.pieces import opened
 from wsrm_mq.export.schema import TABLES

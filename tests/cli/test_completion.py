@@ -8,30 +8,44 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.cli.conftest import Service
 from tests.support.commands import Wsrm, document
-from wsrm_mq.cli import completing
+from wsrm_mq.cli import completing, program
 
 UUID = 9
 """An identifier without its scheme begins here."""
 
 
 def offered(words: str, *, shell: str = "zsh") -> list[str]:
+    """The words that are offered for the last of these."""
+    done = CliRunner().invoke(program, env=_asked(words, shell), prog_name="wsrm-mq")
+    assert done.stderr == ""
+    return _read(done.stdout, shell)
+
+
+def offered_in_a_process(words: str, *, shell: str) -> list[str]:
     """What is offered for the last of these words, in a process as the shell begins it."""
-    typed = words.split(" ")
-    environ = {**os.environ, "_WSRM_MQ_COMPLETE": f"{shell}_complete"}
-    environ |= {"COMP_WORDS": words, "COMP_CWORD": str(len(typed) - 1)}
     done = subprocess.run(
         [sys.executable, "-c", "from wsrm_mq.cli import main; main()"],
-        env=environ,
+        env={**os.environ, **_asked(words, shell)},
         capture_output=True,
         text=True,
         check=False,
         timeout=30,
     )
     assert done.stderr == ""
-    lines = done.stdout.splitlines()
+    return _read(done.stdout, shell)
+
+
+def _asked(words: str, shell: str) -> dict[str, str]:
+    at = str(len(words.split(" ")) - 1)
+    return {"_WSRM_MQ_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": at}
+
+
+def _read(said: str, shell: str) -> list[str]:
+    lines = said.splitlines()
     if shell == "bash":
         return [line.partition(",")[2] for line in lines]
     return [line.replace("\\:", ":") for line in lines[1::3]]
@@ -45,7 +59,7 @@ def test_a_word_of_a_query_is_completed_its_key_and_then_its_value() -> None:
 
 
 def test_bash_which_takes_a_colon_for_a_word_is_offered_the_value_alone() -> None:
-    assert offered("wsrm-mq sequence list verdict : bl", shell="bash") == ["blocked"]
+    assert offered_in_a_process("wsrm-mq sequence list verdict : bl", shell="bash") == ["blocked"]
     assert "running" in offered("wsrm-mq sequence list verdict :", shell="bash")
 
 

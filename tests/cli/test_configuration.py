@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Wsrm, document
-from wsrm_mq.config import OPTIONS, Settings, load
+from wsrm_mq.config import Settings, load
+from wsrm_mq.config.settings import OPTIONS
 
 
 def test_show_names_the_origin_of_every_value(wsrm: Wsrm, somewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

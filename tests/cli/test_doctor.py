@@ -115,7 +115,8 @@ def test_who_has_locked_the_store_is_named(wsrm: Wsrm, service: Service, path: P
         "import sqlite3, sys, time; db = sqlite3.connect('wsrm.db', isolation_level=None); "
         "db.execute('BEGIN IMMEDIATE'); print('locked', flush=True); time.sleep(60)"
     )
-    other = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-E", "-c", script]  # begun anew: it is known by its command line
+    other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
@@ -231,3 +232,14 @@ def test_the_server_is_asked_where_its_process_listens(
         said = examined(wsrm, 0)["server"]
         assert (said["well"], said["said"].split()[:2]) == (True, ["process", str(os.getpid())])
     store.close()
+
+
+def test_a_token_that_ends_soon_is_told_with_what_replaces_it(wsrm: Wsrm, service: Service) -> None:
+    came(service, REMOTE_ADDR="192.0.2.1")
+    assert examined(wsrm, 0)["tokens"]["said"] == "none: no other machine uses it"
+    wsrm("token", "add", "shop", "--put", "*", "--expires", "90d")
+    assert examined(wsrm, 0)["tokens"]["said"] == "1 token, 0 used within a day"
+    wsrm("token", "add", "ops", "--peek", "*", "--expires", "6d")
+    trouble = only_trouble(examined(wsrm, 1), "tokens")
+    assert trouble["what"].startswith("The token ops expires: ")
+    assert trouble["fix"] == ["wsrm-mq token revoke ops"]

@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Service
 from tests.support.commands import Wsrm, document
 from tests.test_docs import COMMANDS as ALL
+from wsrm_mq.node import connect
 from wsrm_mq.testing import EnvelopeFactory
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
@@ -34,6 +35,16 @@ ARGUMENTS = {
     "queue get": ["jobs"],
     "queue put": ["jobs", "message.xml"],
     "queue declare": ["jobs", "--dry-run"],
+    "queue bind": ["jobs", "orders/#", "--dry-run"],
+    "queue unbind": ["jobs", "jobs/#", "--dry-run"],
+    "topic publish": ["jobs/new", "message.xml"],
+    "topic retain": ["jobs/#", 60, "--dry-run"],
+    "token add": ["other", "--put", "*", "--dry-run"],
+    "token revoke": ["shop", "--dry-run"],
+    "subscription show": ["shop/thanks"],
+    "subscription drop": ["shop/thanks", "--dry-run"],
+    "message explain": [2],
+    "journal show": ["jobs"],
     "queue purge": ["jobs", "--dry-run"],
     "queue delete": ["jobs", "--dry-run"],
     "sequence hold": ["SEQUENCE", "--dry-run"],
@@ -47,6 +58,7 @@ ARGUMENTS = {
     "dead-letter redrive": [4, "--dry-run"],
     "dead-letter discard": [4, "--dry-run"],
     "dead-letter confirm": [4, "--dry-run"],
+    "dead-letter edit": ["LETTER", "--dry-run"],
 }
 
 
@@ -96,16 +108,22 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
     for command in (
         ("sequence", "skip", buried.terms.identifier, 1, "--yes"),
         ("message", "discard", 5, "--yes"),
-        ("queue", "declare", "jobs"),
+        ("queue", "declare", "jobs", "journal=true"),
         ("queue", "put", "jobs", "message.xml"),
+        ("queue", "bind", "jobs", "jobs/#"),
+        ("token", "add", "shop", "--put", "jobs"),
         ("replay", "plan", "state:delivered", "--to", "app", "-o", "plan.json"),
     ):
-        why = () if command[0] == "queue" else ("--reason", "why")
+        why = () if command[0] in ("queue", "token") else ("--reason", "why")
         done = wsrm(*command, *why)
         assert done.exit_code == 0, done.output
+    with connect(service.path) as node:
+        node.subscribe(topic="orders/#", name="thanks", client="shop").close()
+        letter = node.put("jobs", b"no good")
+        node.settle("jobs", f"position = {letter}", "reject")
     (plan,) = document(wsrm("replay", "list", "--json"))["plans"]
     failure = document(wsrm("failure", "list", "--json"))["failures"][0]
-    return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"]}
+    return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"], "LETTER": str(letter)}
 
 
 def test_the_page_is_understood() -> None:

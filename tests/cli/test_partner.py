@@ -17,7 +17,7 @@ import pytest
 from tests.support.commands import Wsrm, document
 from tests.support.orders_server import OrdersServer
 from wsrm_mq.cli.exits import Exit
-from wsrm_mq.config import PARTNER_OPTIONS
+from wsrm_mq.config.settings import PARTNER_OPTIONS
 
 CONFIGURATION = """
 window = 7

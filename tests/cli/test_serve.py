@@ -24,7 +24,7 @@ from tests.support.serve_command import APPLICATION, SOURCE, Serve, Served, even
 from wsrm_mq.cli.exits import Stopped
 from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.serve import serving
-from wsrm_mq.config import read
+from wsrm_mq.config.loading import read
 from wsrm_mq.testing import Reply
 
 # serving

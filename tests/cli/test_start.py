@@ -22,7 +22,7 @@ def modules_of(*arguments: str) -> set[str]:
         "import sys, atexit; atexit.register(lambda: print('\\n'.join(sys.modules), file=sys.stderr));"
         "from wsrm_mq.cli import main; sys.argv[0] = 'wsrm-mq'; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-E", "-c", code, *arguments], capture_output=True, text=True, check=True)
     return set(done.stderr.splitlines())
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from tests.cli.conftest import Service
 from tests.support.commands import Wsrm, document
+from wsrm_mq.node import connect
 from wsrm_mq.queue.ending import expire_due
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
+from wsrm_mq.server import tokens
 
 
 def test_it_shows_what_there_is(service: Service, wsrm: Wsrm) -> None:
@@ -31,7 +33,7 @@ def test_it_shows_what_there_is(service: Service, wsrm: Wsrm) -> None:
     assert [one["pid"] for one in found["instances"]] == [1]
     (stuck,) = found["blocked"]
     assert stuck["next_step"] == f"wsrm-mq sequence resume {blocked.terms.identifier} --reason TEXT"
-    assert set(found["rates"]) == {"accepted", "held", "delivered", "replayed", "failed"}
+    assert set(found["rates"]) == {"accepted", "held", "put", "delivered", "replayed", "failed"}
     shown = wsrm("status").stdout
     assert "verdicts            1 blocked, 1 ok, 1 waiting" in shown
     assert f"next: wsrm-mq sequence resume {blocked.terms.identifier} --reason TEXT" in shown
@@ -76,7 +78,14 @@ def test_rates_are_what_was_counted_between_two_looks() -> None:
         Counted("accepted", "/b", "1.1", 2),
         Counted("delivered", "/a", "", 5),
     ]
-    assert rates(before, after, 2.0) == {"accepted": 3.0, "held": 0, "delivered": 0, "replayed": 0, "failed": 0}
+    assert rates(before, after, 2.0) == {
+        "accepted": 3.0,
+        "held": 0,
+        "put": 0,
+        "delivered": 0,
+        "replayed": 0,
+        "failed": 0,
+    }
 
 
 def test_it_goes_on_until_it_is_interrupted(service: Service, somewhere: Path) -> None:
@@ -148,3 +157,12 @@ def test_what_an_adopted_store_gave_up_is_one_finding_until_it_is_confirmed(serv
     assert kinds() == ["instances", "dead_letters"]
     assert wsrm("dead-letter", "confirm", "--all", "--yes", "--reason", "known", *at).exit_code == 0
     assert kinds() == ["instances", "incomplete"], "number 2 never came"
+
+
+def test_tokens_are_counted_and_those_that_have_expired_are_named(path: Path, wsrm: Wsrm) -> None:
+    with connect(path) as node:
+        node.call(lambda tx: tokens.add(tx, "shop", (), secret="1"))
+        node.call(lambda tx: tokens.add(tx, "packer", (), secret="2", expires_at=1))
+    told = document(wsrm("status", "--json"))
+    assert (told["tokens"], told["tokens_expired"]) == (["shop"], ["packer"])
+    assert "1 valid, and expired: packer" in wsrm("status").stdout

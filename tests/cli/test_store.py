@@ -251,7 +251,7 @@ DAMAGES = {
         "UPDATE entry SET owner = 1 WHERE number = 2"
     ),
     "what is leased has an owner, and waits for nothing": "UPDATE entry SET leased_until = 5 WHERE number = 2",
-    "a declared queue counts what is not settled in it": "UPDATE queue SET policy = '{}', messages = 1",
+    "a declared queue counts what is to be consumed in it": "UPDATE queue SET policy = '{}', messages = 1",
     "a settled entry has one outcome, a time, and may be acknowledged": "UPDATE entry SET named = 0 WHERE number = 1",
     "a dead entry lies in a dead-letter queue, with reason and origin": (
         "UPDATE entry SET outcome = 'dead', settled_at = 1 WHERE number = 2"
@@ -260,6 +260,9 @@ DAMAGES = {
         "UPDATE lane SET kind = 'replay'"
     ),
     "what is replayed is settled": "INSERT INTO entry (queue, message, replay_of) VALUES (1, 2, 2)",
+    "what a journal records is there, unless it is an express message, and of the same message": (
+        "UPDATE entry SET journal_of = 9 WHERE number = 2"
+    ),
     "an entry has its message, and its body until it is settled": "UPDATE message SET body = NULL WHERE id = 2",
     "a body is as long as it was": "UPDATE message SET body = x'00' WHERE id = 1",
     "a reply that has a number has one that was given in the sequence that it goes out in": (

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq.cli import program
 from wsrm_mq.cli.serve import serving
-from wsrm_mq.config import read
+from wsrm_mq.config.loading import read
 from wsrm_mq.errors import OtherApplication
 from wsrm_mq.testing import Reply
 
@@ -185,6 +185,7 @@ def test_serve_names_the_application_as_it_was_named_unless_it_is_told_otherwise
 def test_a_path_cannot_name_the_dead_letters_of_another(start: Start) -> None:
     stranger = start("/orders#dead")
     stranger.put(stranger.create(), 1)
+    assert until(lambda: stranger.got)
     stranger.middleware.close()
     service = start("/orders", fails=True, retry=[], on_poison="dead_letter")
     service.put(service.create(), 1)

@@ -73,9 +73,10 @@ def free_port() -> int:
 
 
 def _words(command: str) -> list[str]:
-    """Of a command line, its program from the environment of the tests."""
+    """A command line whose program is that of the tests' environment, where that has it."""
     program, *arguments = shlex.split(command)
-    return [str(Path(sys.executable).parent / program), *arguments]
+    own = Path(sys.executable).parent / program
+    return [str(own) if own.exists() else program, *arguments]
 
 
 class Page:
@@ -93,7 +94,7 @@ class Page:
             text = text.replace(old, new)
         text = text.replace(":8000", f":{self.port}").replace("port=8000", f"port={self.port}")
         text = text.replace("8000)", f"{self.port})").replace("--port 8000", f"--port {self.port}")
-        text = text.replace(":8080", f":{self._front}")
+        text = text.replace(":8080", f":{self._front}").replace(":8443", f":{self._front}")
         if "from orders import" in text and "# orders.py" not in text:
             (directory / "orders.py").write_text(ORDERS + WITNESS)
         schema.ensure(directory / "wsrm.db")  # made once: several workers that make it import much for it
@@ -101,7 +102,7 @@ class Page:
         self._command = self._said = ""
         self._end_of_it: list[Typed] = []
         for kind, content in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
-            named = re.match(r"[#;] ([\w./]+\.\w+)", content)
+            named = re.match(r"[#;] ([\w./-]+\.\w+)", content)
             if named is not None:
                 file = directory / named[1]
                 file.parent.mkdir(exist_ok=True)
@@ -215,7 +216,7 @@ class Page:
         (self.directory / "send.py").write_text((HOWTO / "send.py").read_text())
         shell = Shell(self.directory)
         try:
-            assert any("send.py" in typed.command for typed in self._end_of_it)
+            assert self._end_of_it
             for typed in self._end_of_it:
                 shell.follow(typed)
         finally:

@@ -13,11 +13,14 @@ import pytest
 
 from tests.deploy.client import Client
 from tests.deploy.page import HOWTO, Page
+from tests.node.test_page import TASKS as OF_QUEUES
 from tests.support.pages import ROOT, Shell, blocks, session
 
-PAGES: Final = sorted({*HOWTO.glob("*.md")} - {HOWTO / "index.md"})
+TASKS: Final = [HOWTO / f"queues-{one}.md" for one in OF_QUEUES]
+"""Each is one program, which ``tests/node`` runs; they install nothing beside the package, and send nothing."""
+PAGES: Final = sorted({*HOWTO.glob("*.md")} - {HOWTO / "index.md", *TASKS})
 BY_SPARK: Final = HOWTO / "spark.md"
-ENDS: Final = re.compile(r"python \S*(send|listen|poll)\.py http|pytest ")
+ENDS: Final = re.compile(r"python \S*(send|listen|poll|call)\.py http|pytest |curl .*/messages")
 EXTRAS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 OWN: Final = {"wsrm_mq", *sys.stdlib_module_names}
 
@@ -32,7 +35,8 @@ def test_a_how_to_begins_with_its_installation(page: Path) -> None:
 def installed(page: Path) -> set[str]:
     """The packages that a page installs."""
     words = " ".join(re.findall(r"pip install (.*)$", page.read_text(), re.M))
-    found = {re.split(r"[\[>=<;]", word.strip("'"))[0] for word in words.split() if "repository" not in word}
+    named = (re.split(r"[\[>=<;]", word.strip("'"))[0] for word in words.split() if "repository" not in word)
+    found = {name.removesuffix("-py") for name in named}
     wanted = [extra for extras in re.findall(r"repository\[([a-z,]+)\]", words) for extra in extras.split(",")]
     while wanted:
         for requirement in EXTRAS[wanted.pop()]:
@@ -63,10 +67,15 @@ def test_it_ends_with_a_message_that_is_sent_and_seen(page: Path) -> None:
     assert any(ENDS.search(text) for text in consoles)
 
 
-@pytest.mark.parametrize("name", ["decoupled", "make-connection"])
+@pytest.mark.parametrize("name", ["decoupled", "make-connection", "queues-curl"])
 def test_what_a_partner_of_another_way_sends_is_seen_as_the_page_says(name: str, shell: Shell, tmp_path: Path) -> None:
+    if "curl" in name and shutil.which("curl") is None:
+        pytest.skip("needs curl (Debian: apt-get install curl)")
     for file in HOWTO.glob("*.py"):
         shutil.copy(file, tmp_path)
+    for block in blocks(HOWTO / f"{name}.md"):
+        if block.kind == "toml":
+            (tmp_path / "wsrm-mq.toml").write_text(block.text)
     for typed in (
         typed for block in blocks(HOWTO / f"{name}.md") if block.kind == "console" for typed in session(block.text)
     ):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsrm_mq.envelope import parse_duration, render_duration
-from wsrm_mq.envelope.duration import MAX_DURATION
+from wsrm_mq.envelope.lexical import MAX_DURATION, parse_duration, render_duration
 
 DAY = 86_400_000
 

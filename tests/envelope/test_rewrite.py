@@ -6,7 +6,8 @@ import pytest
 
 from tests.envelope.conftest import every_version
 from tests.envelope.test_forms import RELATED, multipart
-from wsrm_mq.envelope import demote, scan, strip
+from wsrm_mq.envelope.rewrite import demote, strip
+from wsrm_mq.envelope.scan import scan
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import SOAPVersion
 

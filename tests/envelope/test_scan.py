@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.envelope.conftest import each_rm, every_version, read
-from wsrm_mq.envelope import Headers, scan
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.scan import scan
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,

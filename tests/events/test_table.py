@@ -35,7 +35,7 @@ def calls() -> Iterator[tuple[str, str, set[str]]]:
 
 
 def test_every_event_of_the_table_is_told_somewhere_with_its_fields_and_no_other_is() -> None:
-    told = set(FROM_LEDGER.values()) | {"sequence.failed", "log.failed"}
+    told = set(FROM_LEDGER.values()) | {"sequence.failed", "log.failed", "queue.taken"}
     for place, name, fields in calls():
         assert name in EVENTS, place
         assert fields <= set(EVENTS[name].fields), place

@@ -23,7 +23,9 @@ from tests.fuzz.messages import DIALECTS, Case, good
 from tests.fuzz.mutations import mutated
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
-from wsrm_mq.envelope import Headers, Limits, scan
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import HTTPAnswer, WSGIWire

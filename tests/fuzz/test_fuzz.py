@@ -10,6 +10,8 @@ import pytest
 from tests.fuzz.failed import Failed
 from tests.fuzz.readers import READERS, fuzz_readers
 from tests.fuzz.run import PLANTS, fuzz
+from tests.fuzz.stomp import PLANTS as STOMP_PLANTS
+from tests.fuzz.stomp import fuzz_stomp
 
 SAID = {
     "raise": "the middleware raised",
@@ -39,3 +41,13 @@ def test_what_reads_mutated_messages_answers_or_raises_what_it_may() -> None:
 def test_a_reader_that_raises_anything_else_is_found(reader: str) -> None:
     with pytest.raises(Failed, match=f"{reader}: RuntimeError"):
         fuzz_readers(seconds=0.1, seed=2, plant=reader)
+
+
+def test_mutated_frames_of_stomp_are_read_or_refused() -> None:
+    assert fuzz_stomp(seconds=2, seed=1) > 100
+
+
+@pytest.mark.parametrize("plant", STOMP_PLANTS)
+def test_a_conversation_of_stomp_that_is_wrong_is_found(plant: str) -> None:
+    with pytest.raises(Failed, match="STOMP: "):
+        fuzz_stomp(seconds=0.5, seed=2, plant=plant)

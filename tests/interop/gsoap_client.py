@@ -28,6 +28,9 @@ ENGINE: Final = ("plugin/wsaapi.c", "custom/duration.c")
 """Parts of gSOAP that are shipped as source. ``gsoap/plugin.c`` includes one more."""
 
 
+CLIENT: Final = ("rmclient.c", "source.c", "endpoint.c", "plugin.c")
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One combination of versions that gSOAP speaks."""
@@ -79,7 +82,8 @@ def missing() -> str | None:
 
 
 def build(variant: Variant, root: Path) -> Path:
-    """The program for ``variant``, compiled below ``root`` unless these very sources were before."""
+    """The program for ``variant``, compiled below ``root`` unless these very sources were before; for RM 1.1
+    over SOAP 1.2 ``rmserver`` is beside it. (gSOAP's plug-in for servers does not compile with the header of 1.0.)"""
     parts = [*sorted(SOURCES.iterdir()), *(GSOAP / part for part in (*ENGINE, "plugin/wsrmapi.c"))]
     soap = "-1" if variant.soap is SOAPVersion.SOAP_1_1 else "-2"
     header = f"rm{variant.rm.label.replace('.', '')}.h"
@@ -89,7 +93,7 @@ def build(variant: Variant, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=root))
         try:
-            _compile(scratch, header, soap)
+            _compile(scratch, header, soap, has_server=header == "rm11.h" and soap == "-2")
             scratch.rename(target)
         except OSError:  # not empty: another test process was faster
             assert target.exists()
@@ -98,7 +102,7 @@ def build(variant: Variant, root: Path) -> Path:
     return target / "rmclient"
 
 
-def _compile(where: Path, header: str, soap: str) -> None:
+def _compile(where: Path, header: str, soap: str, *, has_server: bool) -> None:
     imports = f"{SOURCES}:{GSOAP / 'import'}:{GSOAP}"
     stubs = ["soapcpp2", "-c", "-x", "-w", "-L", "-a", soap, f"-I{imports}", str(SOURCES / header)]
     program = [
@@ -112,8 +116,8 @@ def _compile(where: Path, header: str, soap: str) -> None:
         f"-I{GSOAP / 'plugin'}",
         f"-I{GSOAP}",
     ]
-    program += [str(SOURCES / part) for part in ("rmclient.c", "source.c", "endpoint.c", "plugin.c")]
-    program += [
+    program += [str(SOURCES / part) for part in CLIENT]
+    generated = [
         "soapC.c",
         "soapClient.c",
         "soapServer.c",
@@ -121,7 +125,12 @@ def _compile(where: Path, header: str, soap: str) -> None:
         "-lgsoap",
         "-lpthread",
     ]
-    for command in (stubs, program):
+    commands = [stubs, [*program, *generated]]
+    server = [part if part != "rmclient" else "rmserver" for part in program[: -len(CLIENT)]]
+    server += [str(SOURCES / "rmserver.c"), str(GSOAP / "plugin/wsrmapi.c"), str(GSOAP / "plugin/threads.c")]
+    if has_server:
+        commands.append([*server, *generated])
+    for command in commands:
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command[0]}: {done.stdout}{done.stderr}"
 

@@ -97,7 +97,7 @@ def test_callers_in_threads_on_one_port_all_get_their_replies(
         client = cxf()
         client.open(address=proxy.url, rm=rm.namespace)
         calls = client.echo(1, 100, threads=4)
-        assert [call.result for call in calls] == texts(1, 100)
+        assert_read(calls, texts(1, 100))
         assert all_acknowledged(client)
         client.close()
     assert (line.traffic.answers_lost, line.traffic.requests_lost) == (50, 0)

@@ -116,12 +116,13 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
         process.wait()
 
 
-def check_true_code(tree: Path, mutants: Sequence[Mutant]) -> None:
+def check_true_code(tree: Path, mutants: Sequence[Mutant], workers: int) -> None:
     """TrueCodeError unless the code tested is that of ``tree`` and each id has a test that passes on it."""
+    beside = ["-n", str(workers)] if workers > 1 else []
     for package in sorted({Path(mutant.file).parts[0] for mutant in mutants}):
         _check_import(tree, package)
     named = [test for mutant in mutants if not mutant.id for test in mutant.tests]
-    if named and (outcome := run_tests(tree, [], named, TRUE_CODE_TIMEOUT)).exit_code != 0:
+    if named and (outcome := run_tests(tree, [], named, TRUE_CODE_TIMEOUT, *beside)).exit_code != 0:
         raise TrueCodeError(f"{outcome.log}\nthe tests do not pass on the true code")
     mutants = [mutant for mutant in mutants if mutant.id]
     if not mutants:
@@ -129,7 +130,7 @@ def check_true_code(tree: Path, mutants: Sequence[Mutant]) -> None:
     everywhere = any(not mutant.tests for mutant in mutants)
     tests = [] if everywhere else [test for mutant in mutants for test in mutant.tests]
     ids = {mutant.id for mutant in mutants}
-    outcome = run_tests(tree, ids, tests, TRUE_CODE_TIMEOUT)
+    outcome = run_tests(tree, ids, tests, TRUE_CODE_TIMEOUT, *beside)
     lacking = sorted(id for id in ids if not outcome.carrying(id, "passed"))
     if lacking:
         raise TrueCodeError(f"{outcome.log}\nno test passes on the true code for {', '.join(lacking)}")
@@ -173,13 +174,14 @@ def judge(mutant: Mutant, pristine: Path) -> Verdict:
     return Verdict(False, f"no test of {mutant.id} failed, yet pytest ended with {outcome.exit_code}: {''.join(last)}")
 
 
-def run(mutants: Sequence[Mutant], root: Path) -> int:
-    """Judge all ``mutants``, print a line for each, and return how many were killed."""
+def run(mutants: Sequence[Mutant], root: Path, workers: int) -> int:
+    """Judge all ``mutants``, print a line for each, and return how many were killed. ``workers`` run the tests on the
+    true code."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=MEMORY if has_room() else None) as folder:
         pristine = Path(folder).resolve() / "tree"
         shutil.copytree(root, pristine, ignore=LEFT_BEHIND)
-        check_true_code(pristine, mutants)
+        check_true_code(pristine, mutants, workers)
         with ThreadPoolExecutor(PARALLEL) as pool:
             verdicts = pool.map(lambda mutant: judge(mutant, pristine), mutants)
             for mutant, verdict in zip(mutants, verdicts, strict=True):
@@ -193,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--list", action="store_true", help="check and list the mutants, run nothing")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated")
+    parser.add_argument("--workers", type=int, default=1, help="how many run the tests on the true code")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to copy")
     parser.add_argument("--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it")
     args = parser.parse_args(argv)
@@ -201,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.list:
             print("\n".join(f"{mutant.name} ({mutant.id}) {mutant.file}" for mutant in mutants))
             return 0
-        killed = run(mutants, args.root) if mutants else 0
+        killed = run(mutants, args.root, args.workers) if mutants else 0
     except (CatalogueError, TrueCodeError) as wrong:
         print(wrong, file=sys.stderr)
         return 2

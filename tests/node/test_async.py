@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
-from wsrm_mq import connect_async
-from wsrm_mq.errors import LeaseLost
-from wsrm_mq.node.async_node import AsyncMessage, AsyncNode
+from tests.node.conftest import ConnectAsync
+from wsrm_mq.errors import LeaseLost, SubscriptionClosed
+from wsrm_mq.node import Node
+from wsrm_mq.node.async_node import AsyncDeadLetters, AsyncJournal, AsyncMessage, AsyncNode, AsyncSubscription
+from wsrm_mq.node.dead_letters import DeadLetters
+from wsrm_mq.node.journals import Journal
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue.settling import Settlement
 
 
 @pytest.mark.scenario("Q-063")
-def test_messages_are_put_and_iterated_over(path: Path) -> None:
+def test_messages_are_put_and_iterated_over(connect_async: ConnectAsync) -> None:
     async def program() -> list[int]:
-        async with await connect_async(path) as node:
+        async with await connect_async() as node:
             positions = await asyncio.gather(*(node.put("orders", number) for number in range(20)))
             assert len(set(positions)) == 20
             seen = []
@@ -34,9 +40,9 @@ def test_messages_are_put_and_iterated_over(path: Path) -> None:
     assert asyncio.run(program()) == list(range(20))
 
 
-def test_consumers_that_wait_cost_no_thread(path: Path) -> None:
+def test_consumers_that_wait_cost_no_thread(connect_async: ConnectAsync) -> None:
     async def program() -> None:
-        async with await connect_async(path) as node:
+        async with await connect_async() as node:
             subscriptions = [await node.subscribe(f"queue{number}") for number in range(40)]
             waiting = [asyncio.create_task(one.take()) for one in subscriptions]
             received = [asyncio.create_task(node.receive("other", wait=20)) for _ in range(1)]
@@ -49,18 +55,22 @@ def test_consumers_that_wait_cost_no_thread(path: Path) -> None:
                 await node.put(f"queue{number}", number)
             await node.put("other", "x")
             got = [await one for one in waiting[1:]]
-            assert [one.json() for one in got if one is not None] == list(range(1, 40))
+            assert [one.json() for one in got] == list(range(1, 40))
             assert len(await received[0]) == 1
             for one in subscriptions:
                 await one.close()
-            found = [one.json() for one in await asyncio.gather(waiting[0], *more) if one is not None]
-            assert found == [0]
+            ends = await asyncio.gather(waiting[0], *more, return_exceptions=True)
+            assert [one.json() for one in ends if isinstance(one, AsyncMessage)] == [0]
+            assert sum(isinstance(one, SubscriptionClosed) for one in ends) == 100
+            assert str(subscriptions[0].closed_by).startswith("its `close`")
 
     asyncio.run(asyncio.wait_for(program(), 60))
 
 
 @pytest.mark.scenario("Q-062")
-def test_what_a_coroutine_function_returns_from_is_acknowledged_and_what_it_raises_is_a_failure(path: Path) -> None:
+def test_what_a_coroutine_function_returns_from_is_acknowledged_and_what_it_raises_is_a_failure(
+    connect_async: ConnectAsync,
+) -> None:
     seen = []
 
     async def handle(message: AsyncMessage) -> None:
@@ -79,7 +89,7 @@ def test_what_a_coroutine_function_returns_from_is_acknowledged_and_what_it_rais
         assert (stats.ready, stats.leased, stats.held) == (0, 0, {"backoff": 1})
 
     async def whole() -> None:
-        async with await connect_async(path) as node:
+        async with await connect_async() as node:
             await program(node)
 
     asyncio.run(asyncio.wait_for(whole(), 60))
@@ -87,9 +97,9 @@ def test_what_a_coroutine_function_returns_from_is_acknowledged_and_what_it_rais
 
 
 @pytest.mark.scenario("Q-068")
-def test_a_late_acknowledgement_is_refused(path: Path) -> None:
+def test_a_late_acknowledgement_is_refused(connect_async: ConnectAsync) -> None:
     async def program() -> None:
-        async with await connect_async(path) as node:
+        async with await connect_async() as node:
             await node.declare("orders", lease=0.2, retry=[60])
             await node.put("orders", 1)
             (message,) = await node.receive("orders")
@@ -99,3 +109,132 @@ def test_a_late_acknowledgement_is_refused(path: Path) -> None:
                 await message.ack()
 
     asyncio.run(program())
+
+
+OF_THE_MESSAGE = {"ack", "release", "nack", "reject", "expire", "renew"}
+"""A message that was received is awaited itself."""
+OF_A_PLACE = {"places", "place_of", "verb", "begun", "leased", "heads", "is_ready", "declared"}
+OF_A_SUBSCRIPTION = {"send", "last_missed", "is_behind", "replace_filter", "end"}
+"""A subscription asks these of its node."""
+INNER = {
+    Node: {
+        "begin",
+        "commit",
+        "rollback",
+        "abandon",
+        "at_commit",
+        "count_ready",
+        "call",
+        "submit",
+        "forget",
+        "hand_back",
+        "reader",
+        "refuse_in_transaction",
+        "send_last",
+        *OF_A_SUBSCRIPTION,
+        *OF_A_PLACE,
+        *OF_THE_MESSAGE,
+    },
+    DeadLetters: set[str](),
+    Journal: {"receive"},
+    Message: {"json"},
+    Subscription: {
+        "next",
+        "send_last",
+        "acknowledge",
+        "last_missed",
+        "is_behind",
+        "ahead",
+        "join",
+        "hand_over",
+        "gone",
+        "renewed",
+        "unwait",
+        "ask",
+        *OF_THE_MESSAGE,
+    },
+}
+
+
+@pytest.mark.local("compares what is written in two classes of this process")
+@pytest.mark.parametrize(
+    ("of_threads", "of_tasks"),
+    [
+        (Node, AsyncNode),
+        (DeadLetters, AsyncDeadLetters),
+        (Journal, AsyncJournal),
+        (Message, AsyncMessage),
+        (Subscription, AsyncSubscription),
+    ],
+)
+def test_all_that_a_node_has_is_awaited_too(of_threads: type, of_tasks: type) -> None:
+    methods = {name for name in dir(of_threads) if not name.startswith("_") and callable(getattr(of_threads, name))}
+    assert {name for name in methods if not hasattr(of_tasks, name)} == INNER[of_threads]
+
+
+@pytest.mark.scenario("Q-011")
+def test_a_transaction_is_of_its_task(connect_async: ConnectAsync) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.declare("orders")
+
+        async def other() -> None:
+            await node.put("orders", "other")
+
+        beside = asyncio.create_task(other())
+        async with node.transaction() as transaction:
+            await node.put("orders", 1)
+            await node.put_many("orders", [2, 3])
+            await node.publish("db/none", 0)
+            await beside
+            assert [one.body for one in await node.peek("orders")] == [b"other"]
+        assert [one.position for one in await node.peek("orders", after=1)] == transaction.positions[:3]
+        with suppress(ZeroDivisionError):
+            async with node.transaction():
+                await node.put("orders", 4)
+                raise ZeroDivisionError
+        await node.put("orders", 5)
+        assert [one.body for one in await node.receive("orders", 9)] == [b"other", b"1", b"2", b"3", b"5"]
+
+    run(connect_async, program)
+
+
+def test_a_confirmation_is_awaited_when_it_is_wanted(connect_async: ConnectAsync) -> None:
+    async def program(node: AsyncNode) -> None:
+        confirmations = [await node.put("orders", number, wait=False) for number in range(30)]
+        assert await asyncio.gather(*confirmations) == [one.position for one in await node.peek("orders")]
+
+    run(connect_async, program)
+
+
+def test_dead_letters_and_replays_and_what_was_missed_are_awaited(connect_async: ConnectAsync) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.declare_topic("db/#", retain=None)
+        queue = await node.subscribe_durable("db/#", "s")
+        for number in range(5):
+            await node.publish("db/add", number)
+        async with await node.subscribe(topic="db/#", name="s", max_backlog=2) as subscription:
+            missed = []
+            async for message in subscription.catch_up():
+                missed.append(message.json())
+                if message.json() == 4:
+                    await node.publish("db/add", 5)
+            assert missed == list(range(5))
+            live = await anext(subscription)
+            assert live.json() == 5
+            await live.reject("none of it")
+        letters = await node.dead(queue)
+        assert [one.last_error for one in await letters.peek()] == ["none of it"]
+        assert await letters.redrive() == 1
+        assert [one.json() for one in await node.receive(queue)] == [5]
+        assert [one.json() async for one in node.replay("db/*")] == list(range(6))
+        assert [one.messages for one in await node.events("db")] == [6]
+
+    run(connect_async, program)
+
+
+def run(connect_async: ConnectAsync, program: Callable[[AsyncNode], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with await connect_async() as node:
+            await program(node)
+
+    asyncio.run(asyncio.wait_for(whole(), 60))

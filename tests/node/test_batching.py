@@ -9,6 +9,8 @@ import pytest
 
 from wsrm_mq.node.batching import Batch, batch_size
 
+pytestmark = pytest.mark.local("tests a part of the local node by itself")
+
 
 @dataclass
 class Message:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import Wrapped
+from tests.node.conftest import Connect, assert_sound
 from tests.support.in_process import taken, until
-from wsrm_mq.node import Node
-from wsrm_mq.store.invariants import all_findings
 
 
-def test_a_service_with_a_name_and_a_node_share_a_store(in_process: Wrapped, tmp_path: Path) -> None:
+def test_a_service_with_a_name_and_a_node_share_a_store(
+    in_process: Wrapped, tmp_path: Path, path: Path, connect: Connect
+) -> None:
     called: list[str] = []
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
@@ -23,13 +24,13 @@ def test_a_service_with_a_name_and_a_node_share_a_store(in_process: Wrapped, tmp
     identifier = service.create()
     assert service.put(identifier, 1).startswith("200")
     (file,) = tmp_path.rglob("*.db")
-    with Node(file) as node:
+    assert file == path
+    with connect() as node:
         node.put_many("returns", range(300))
         assert service.put(identifier, 2).startswith("200")
         assert [one.json() for one in node.receive("returns", 2)] == [0, 1]
         assert until(lambda: len(called) == 2)
-        with node.store.reader() as db:
-            assert list(all_findings(db)) == []
+        assert_sound(path)
     names = "SELECT name, application FROM queue ORDER BY name"
     assert service.rows(names)[-1] == ("returns", None)
     assert service.rows(names)[0][1] == "orders"

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.node.conftest import Connect, Rows
 from tests.node.test_subscription import leased, until
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node import Node
 from wsrm_mq.node.message import Message
 
@@ -19,7 +21,7 @@ Program = Callable[[str], subprocess.Popen[str]]
 
 
 @pytest.mark.scenario("Q-062")
-def test_what_returns_is_acknowledged_and_what_raises_is_back_with_its_error(node: Node) -> None:
+def test_what_returns_is_acknowledged_and_what_raises_is_back_with_its_error(node: Node, rows: Rows) -> None:
     node.declare("orders", retry=[60])
     node.put_many("orders", range(20))
     seen = []
@@ -33,10 +35,29 @@ def test_what_returns_is_acknowledged_and_what_raises_is_back_with_its_error(nod
         until(lambda: len(seen) == 20)
     stats = node.stats("orders")
     assert (stats.ready, stats.leased, stats.held) == (0, 0, {"backoff": 1})
-    with node.store.reader() as db:
-        failed = db.execute("SELECT failures, cancels, last_error FROM entry WHERE failures > 0").fetchall()
+    failed = rows("SELECT failures, cancels, last_error FROM entry WHERE failures > 0")
     assert failed == [(1, 0, "ValueError: no seven")]
     assert sorted(seen) == list(range(20))
+
+
+def test_an_error_without_a_text_of_its_own_is_a_failure_like_any_other(node: Node) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("there is none")
+
+    node.declare("orders", retry=[0], max_failures=2)
+    node.put("orders", b"one")
+    begun = []
+
+    def handle(message: Message) -> None:
+        begun.append(message.deliveries)
+        raise Mute
+
+    with node.consume("orders", handle) as consumer:
+        until(lambda: node.stats("orders").dead == 1)
+    assert (begun, consumer.error) == ([1, 2], None)
+    (letter,) = node.dead("orders").peek()
+    assert str(letter.last_error).startswith("Mute: ")
 
 
 @pytest.mark.scenario("Q-062")
@@ -105,6 +126,7 @@ def test_a_function_may_itself_put_acknowledge_settle_and_subscribe(node: Node) 
 
 
 @pytest.mark.scenario("Q-078")
+@pytest.mark.local("kills consumers: what those of a server had goes back uncounted")
 def test_of_ten_messages_only_the_one_that_its_consumer_dies_of_reaches_the_limit(node: Node, program: Program) -> None:
     node.declare("orders", max_failures=2, retry=[0])
     node.put_many("orders", range(10))
@@ -129,6 +151,51 @@ def test_of_ten_messages_only_the_one_that_its_consumer_dies_of_reaches_the_limi
     until(lambda: node.stats("orders").ready == 0)
 
 
+def test_what_fails_in_a_group_is_back_when_what_is_before_it_waited_for_its_batch(node: Node) -> None:
+    node.declare("orders", retry=[0])
+    node.put_many("orders", range(6), group="a")
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.json())
+        if message.json() == 2 and not message.redelivered:
+            raise ValueError("not yet")
+
+    with node.consume("orders", handle, max_backlog=6, ack_batch=3, ack_timeout=60) as consumer:
+        until(lambda: len(seen) == 7 or consumer.error is not None)
+    assert (consumer.error, seen) == (None, [0, 1, 2, 2, 3, 4, 5])
+    assert node.stats("orders").messages == 0
+
+
+def test_a_group_goes_on_when_a_function_was_at_one_of_it_for_longer_than_its_lease(node: Node) -> None:
+    node.declare("orders", retry=[0], lease=0.3, max_failures=None)
+    node.put_many("orders", range(4), group="a")
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.json())
+        if len(seen) == 1:
+            time.sleep(1)
+
+    with node.consume("orders", handle, threads=2, max_backlog=4):
+        until(lambda: node.stats("orders").messages == 0)
+    assert sorted(set(seen)) == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore:`ack_batch`")
+@pytest.mark.parametrize("verb", ["nack", "release", "reject", "ack"])
+def test_what_is_done_with_a_message_of_a_group_comes_after_what_waits_for_its_batch(node: Node, verb: str) -> None:
+    node.declare("orders", retry=[0])
+    node.put_many("orders", range(3), group="a")
+    with node.subscribe("orders", max_backlog=3, ack_batch=3, ack_timeout=60) as subscription:
+        for message in subscription:
+            if message.json() == 2:
+                with node.transaction():
+                    getattr(message, verb)()
+                break
+    assert [one.json() for one in node.peek("orders")] == ([2] if verb in ("nack", "release") else [])
+
+
 def test_a_function_whose_queue_is_deleted_is_told_to_be_called_no_longer(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,6 +209,52 @@ def test_a_function_whose_queue_is_deleted_is_told_to_be_called_no_longer(
     (told,) = [one for one in caplog.records if "consumer.ended" in one.message]
     assert told.levelno == logging.ERROR
     assert "orders" in told.message
+
+
+def test_an_error_of_our_own_ends_a_consumer_closes_its_subscription_and_gives_back_what_it_had(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.put_many("orders", range(8))
+    begun = threading.Barrier(3)
+
+    def nack(_self: Message, error: object = "") -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Message, "nack", nack)
+
+    def handle(message: Message) -> None:
+        begun.wait(10)
+        if message.json() == 1:
+            raise ValueError
+
+    consumer = node.consume("orders", handle, threads=3, max_backlog=6)
+    consumer.join()
+    assert isinstance(consumer.error, KeyboardInterrupt)
+    assert caplog.text.count("consumer.ended") == 1
+    assert str(consumer.subscription.closed_by).startswith("an error in its consumer: KeyboardInterrupt")
+    stats = node.stats("orders")
+    assert (stats.leased, stats.ready) == (0, 6)
+    assert node.clients()[0].queues == ()
+
+
+def test_a_consumer_whose_node_is_closed_knows_by_whom(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    node = connect()
+    consumer = node.consume("orders", lambda _message: None)
+    until(lambda: bool(consumer.subscription.flow._waiters))
+    node.close()
+    consumer.join()
+    assert "closed, by the node's `close`" in str(consumer.error)
+    assert "consumer.ended" not in caplog.text
+
+
+def test_a_function_consumes_a_topic(node: Node) -> None:
+    seen: list[object] = []
+    with node.consume(topic="db/#", name="mine", function=lambda message: seen.append(message.json())):
+        node.publish("db/add", 1)
+        until(lambda: seen == [1])
+    for function in (None, "orders"):
+        with pytest.raises(ConfigurationError, match=r"`node.consume\('orders', function\)`"):
+            node.consume("orders", function)  # type: ignore[arg-type]
 
 
 def test_a_function_that_exits_has_failed(node: Node) -> None:
@@ -160,6 +273,7 @@ def test_a_function_that_exits_has_failed(node: Node) -> None:
     assert letter.last_error == "SystemExit: 1"
 
 
+@pytest.mark.local("breaks the watch of the local node")
 def test_a_watch_that_meets_an_error_says_so_and_goes_on(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +292,7 @@ def test_a_watch_that_meets_an_error_says_so_and_goes_on(
     assert node.receive("orders", wait=10)[0].body.decode() == "on"
 
 
+@pytest.mark.local("removes files beside the store of the local node")
 def test_a_node_whose_lock_file_is_removed_says_so_and_makes_it_again(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,7 @@ def test_whoever_is_killed_each_message_is_taken_and_a_repetition_is_marked(
     put, taken = tmp_path / "put", tmp_path / "taken"
     lines = [PUT.format(log=str(put))] * 2 + [TAKE.format(log=str(taken), backlog=one) for one in (1, 10, 30)]
     running = [program(one) for one in lines]
+    until(taken.exists, seconds=60)
     chosen = random.Random(7)
     for _ in range(6):
         time.sleep(chosen.uniform(0.8, 1.6))

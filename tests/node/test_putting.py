@@ -8,12 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.node.conftest import Connect
+from tests.support.in_process import until
 from wsrm_mq.errors import (
     ConfigurationError,
     NotAllowed,
@@ -23,6 +24,7 @@ from wsrm_mq.errors import (
     UnknownQueue,
 )
 from wsrm_mq.node import Node
+from wsrm_mq.node.confirmation import UNASKED
 
 Program = Callable[[str], subprocess.Popen[str]]
 
@@ -127,7 +129,7 @@ def test_queues_do_not_see_each_others_messages(node: Node) -> None:
 
 
 @pytest.mark.scenario("Q-008")
-def test_a_consumer_that_comes_later_finds_all_of_it(path: Path, connect: Connect, program: Program) -> None:
+def test_a_consumer_that_comes_later_finds_all_of_it(connect: Connect, program: Program) -> None:
     assert program("node.put_many('orders', range(100)); node.close()").wait(30) == 0
     assert len(drained(connect(), "orders")) == 100
 
@@ -214,10 +216,37 @@ def test_xml_comes_back_byte_for_byte(node: Node) -> None:
     assert node.receive("orders")[0].body == body
 
 
+def test_a_put_that_was_refused_and_is_never_asked_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.declare("small", max_messages=1)
+    node.put("small", 0)
+    node.put("small", 1, wait=False)
+    assert until(lambda: "put.refused queue=small count=1 error=" in caplog.text)
+    assert "`max_messages` is 1. Have it consumed" in caplog.text
+    asked = node.put("small", 2, wait=False)
+    assert isinstance(asked.exception(), QuotaExceeded)
+    del asked
+    for n in range(2):
+        node.put("small", n, wait=False)
+    with suppress(QuotaExceeded):
+        node.put("small", 3)
+    assert caplog.text.count("put.refused") == 1, "those that follow are told together, once a minute"
+    UNASKED.tell()
+    assert "put.refused queue=small count=2" in caplog.text
+
+
+def test_what_is_never_asked_is_told_when_its_program_ends_too(
+    node: Node, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    node.declare("small", max_messages=2)
+    assert program("kept = [node.put('small', n, wait=False) for n in range(3)]").wait(30) == 0
+    assert "put.refused queue=small count=1" in capfd.readouterr().err
+    assert node.stats("small").ready == 2
+
+
 def test_a_full_queue_refuses_without_a_trace_until_there_is_room(node: Node) -> None:
     node.declare("orders", max_messages=10)
     node.put_many("orders", range(10))
-    with pytest.raises(QuotaExceeded, match="`max_messages` is 10"):
+    with pytest.raises(QuotaExceeded, match=r"`max_messages` is 10\. Have it consumed"):
         node.put("orders", b"one more")
     assert node.stats("orders").messages == 10
     node.receive("orders")[0].ack()
@@ -273,6 +302,7 @@ def test_a_name_that_could_be_mistaken_is_refused(node: Node, name: str) -> None
         node.put(name, b"")
 
 
+@pytest.mark.local("makes a queue of a service by a verb of the store")
 def test_what_a_service_is_called_with_is_not_put_by_a_program(node: Node) -> None:
     node.call(lambda tx: tx.queue("/orders"))
     for act in (lambda: node.put("/orders", b""), lambda: node.receive("/orders"), lambda: node.declare("/orders")):
@@ -293,6 +323,15 @@ def test_what_a_service_is_called_with_is_not_put_by_a_program(node: Node) -> No
         (b"", {"group": "g" * 1_001}, "`group` has 1001 characters"),
         ("\udc80", {}, "UTF-8 cannot say"),
         (object(), {}, "JSON cannot say it"),
+        ({"amount": float("nan")}, {}, "JSON cannot say it"),
+        (b"", {"properties": {"a": "\ud800"}}, "`properties` is a text that UTF-8 cannot say"),
+        (b"", {"type": "\ud800"}, "`type` is a text that UTF-8 cannot say"),
+        (b"", {"message_id": 5}, "`message_id` is 5; it is a text"),
+        (b"", {"group": "\ud800"}, "`group` is a text that UTF-8 cannot say"),
+        (b"", {"report_to": 5}, "`report_to` is 5; it is a text"),
+        (b"", {"prio": 5}, "no option `prio`; it has type, message_id, .*, priority, "),
+        (b"", {"topic": "db/add"}, "no option `topic`"),
+        (b"", {"delay": 1, "deliver_at": 1e9}, "`delay` and `deliver_at` both"),
     ],
 )
 def test_what_cannot_be_put_is_refused_in_words_and_nothing_is_stored(
@@ -304,7 +343,32 @@ def test_what_cannot_be_put_is_refused_in_words_and_nothing_is_stored(
     assert node.stats("orders").messages == 0
 
 
+@pytest.mark.parametrize("body", ["abc", b"abc"])
+def test_one_body_is_not_taken_for_as_many_as_it_has_characters(node: Node, body: Any) -> None:
+    node.declare("orders")
+    with pytest.raises(ConfigurationError, match="one body, not several"):
+        node.put_many("orders", body)
+    assert node.stats("orders").messages == 0
+
+
 @pytest.mark.parametrize("asked", [{"max": 0}, {"max": "x"}, {"lease": -1}, {"queue": []}])
 def test_what_cannot_be_received_is_refused_in_words(node: Node, asked: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         node.receive(**{"queue": "orders", **asked})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"max_backlog": 0}, {"max_backlog": "3"}, {"ack_batch": 0}, {"ack_batch": "x"}, {"ack_timeout": -1}),
+        *({"ack_timeout": float("nan")}, {"lease": "x"}, {"queue": []}),
+    ],
+)
+def test_what_cannot_be_subscribed_to_is_refused_in_words(node: Node, asked: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=f"`{next(iter(asked))}`"):
+        node.subscribe(**{"queue": "orders", **asked})
+
+
+def test_a_consumer_without_a_thread_is_refused_in_words(node: Node) -> None:
+    with pytest.raises(ConfigurationError, match="`threads` is 0"):
+        node.consume("orders", print, threads=0)

@@ -6,22 +6,19 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.node.conftest import Connect
+from tests.node.conftest import Connect, Rows
 from tests.node.test_putting import drained, said
-from wsrm_mq.errors import LeaseLost, OutOfOrder, PeekForbidden, QueueBusy
+from wsrm_mq.errors import ConfigurationError, LeaseLost, NotFound, OutOfOrder, PeekForbidden, QueueBusy
 from wsrm_mq.node import Node
 from wsrm_mq.queue.settling import Settlement
 
 Program = Callable[[str], subprocess.Popen[str]]
 
 
-def events(node: Node) -> list[tuple[str, str | None]]:
-    with node.store.reader() as db:
-        return list(db.execute("SELECT event, reason FROM ledger ORDER BY id"))
+EVENTS = "SELECT event, reason FROM ledger ORDER BY id"
 
 
 def killed(one: subprocess.Popen[str]) -> None:
@@ -42,15 +39,13 @@ def test_a_message_is_received_by_its_id_and_the_second_time_nothing_happens(nod
 
 
 @pytest.mark.scenario("Q-064")
-def test_what_is_released_is_ready_at_once_and_counts_as_cancelled(node: Node, connect: Connect) -> None:
+def test_what_is_released_is_ready_at_once_and_counts_as_cancelled(node: Node, connect: Connect, rows: Rows) -> None:
     node.put_many("orders", range(3))
     first, second = node.receive("orders", 2)
     assert first.ack("cancel") is Settlement.SETTLED
     (again,) = connect().receive("orders")
     assert (again.position, again.failures, again.redelivered) == (first.position, 0, True)
-    with node.store.reader() as db:
-        cancels = "SELECT cancels, failures FROM entry WHERE id = ?"
-        assert db.execute(cancels, (first.position,)).fetchone() == (1, 0)
+    assert rows("SELECT cancels, failures FROM entry WHERE id = ?", first.position) == [(1, 0)]
     assert second.ack() is Settlement.SETTLED
 
 
@@ -74,7 +69,7 @@ def test_what_is_expired_by_its_consumer_is_a_dead_letter_at_once(node: Node) ->
 
 @pytest.mark.scenario("Q-067")
 @pytest.mark.scenario("Q-068")
-def test_a_lease_ends_and_who_comes_late_is_refused(node: Node, connect: Connect) -> None:
+def test_a_lease_ends_and_who_comes_late_is_refused(node: Node, connect: Connect, rows: Rows) -> None:
     node.declare("orders", lease=0.3)
     node.put("orders", b"one")
     (first,) = node.receive("orders")
@@ -83,7 +78,9 @@ def test_a_lease_ends_and_who_comes_late_is_refused(node: Node, connect: Connect
     with pytest.raises(LeaseLost, match="had ended"):
         first.ack()
     assert second.ack() is Settlement.SETTLED
-    assert ("lease_ended", "its lease ended before it was acknowledged") in events(node)
+    (why,) = [reason for event, reason in rows(EVENTS) if event == "lease_ended"]
+    assert why is not None
+    assert why.startswith("its lease ended before it was acknowledged: instance ")
 
 
 @pytest.mark.scenario("Q-069")
@@ -94,6 +91,18 @@ def test_what_another_leased_is_settled_only_where_leasing_is_sublet(node: Node,
     node.declare("orders", leasing="sublet")
     assert connect().ack_at("orders", one.position) is Settlement.SETTLED
     assert node.stats("orders").messages == 0
+
+
+def test_several_are_settled_by_their_positions_together_and_each_is_answered(node: Node, connect: Connect) -> None:
+    node.put("invoices", b"other")
+    node.put_many("orders", range(4))
+    (leased,) = connect().receive("orders")
+    elsewhere, *positions = [one.position for queue in ("invoices", "orders") for one in node.peek(queue)]
+    told = ["not_yours", "settled", "settled", "unknown", "settled"]
+    assert node.ack_many("orders", [*positions[:3], elsewhere, positions[1]]) == told
+    assert node.ack_many("orders", positions[1:3]) == ["already_settled"] * 2
+    assert [one.position for one in node.peek("orders")] == [leased.position, positions[3]]
+    assert node.ack_many("orders", []) == []
 
 
 @pytest.mark.scenario("Q-070")
@@ -110,15 +119,16 @@ def test_a_lease_that_is_renewed_does_not_end(node: Node, connect: Connect) -> N
     one.ack()
 
 
-def test_what_is_delivered_at_most_once_has_a_lease_without_end_also_when_that_is_renewed(node: Node) -> None:
+def test_what_is_delivered_at_most_once_has_a_lease_without_end_also_when_that_is_renewed(
+    node: Node, rows: Rows
+) -> None:
     node.declare("orders", lease=0.1, delivery="at_most_once")
     node.put("orders", b"one")
     (one,) = node.receive("orders")
     assert one.leased_until is None
     assert one.renew() is Settlement.SETTLED
     time.sleep(0.5)
-    with node.store.reader() as db:
-        assert db.execute("SELECT event FROM ledger").fetchall() == []
+    assert rows(EVENTS) == []
 
 
 @pytest.mark.scenario("Q-071")
@@ -164,7 +174,7 @@ def test_sql_in_a_filter_is_data(node: Node) -> None:
 
 @pytest.mark.scenario("Q-075")
 def test_what_is_delivered_at_most_once_is_not_delivered_again_and_the_ledger_says_so(
-    node: Node, program: Program
+    node: Node, program: Program, rows: Rows
 ) -> None:
     node.declare("orders", delivery="at_most_once")
     node.put_many("orders", range(2))
@@ -172,11 +182,11 @@ def test_what_is_delivered_at_most_once_is_not_delivered_again_and_the_ledger_sa
     assert said(one) == "1"
     killed(one)
     assert node.receive("orders", wait=3) == []
-    assert [event for event, _reason in events(node)] == ["lost_after_delivery"]
+    assert [event for event, _reason in rows(EVENTS)] == ["lost_after_delivery"]
 
 
 @pytest.mark.scenario("Q-077")
-def test_failures_are_counted_over_a_restart(path: Path, connect: Connect, program: Program) -> None:
+def test_failures_are_counted_over_a_restart(connect: Connect, program: Program) -> None:
     fail = """
 for _ in range({}):
     node.receive('orders', wait=5)[0].nack('bad')
@@ -192,6 +202,7 @@ node.close()
 
 
 @pytest.mark.scenario("Q-078")
+@pytest.mark.local("kills consumers: what those of a server had goes back uncounted")
 def test_only_the_message_that_kills_its_consumers_goes_to_the_dead_letters(node: Node, program: Program) -> None:
     node.declare("orders", max_failures=2, retry=(0,))
     node.put_many("orders", range(10))
@@ -214,7 +225,7 @@ while True:
 
 
 @pytest.mark.scenario("Q-079")
-def test_a_group_whose_next_message_fails_for_good_stops_and_others_go_on(node: Node) -> None:
+def test_a_group_whose_next_message_fails_for_good_stops_and_others_go_on(node: Node, rows: Rows) -> None:
     node.declare("orders", max_failures=2, retry=(0,))
     for group in "ab":
         node.put_many("orders", [f"{group}1", f"{group}2"], group=group)
@@ -223,7 +234,7 @@ def test_a_group_whose_next_message_fails_for_good_stops_and_others_go_on(node: 
         other.release()
         poison.nack("bad")
     assert [one.body for one in node.receive("orders", 9)] == [b"b1", b"b2"]
-    assert ("blocked", "bad") in events(node)
+    assert ("blocked", "bad") in rows(EVENTS)
     assert {one.state for one in node.peek("orders")} == {"held", "leased"}
 
 
@@ -303,8 +314,16 @@ def test_what_outlives_its_deadline_is_a_dead_letter(node: Node) -> None:
     assert [one.reason for one in node.dead("orders").peek()] == ["ttl_expired"]
 
 
+def test_of_two_deadlines_the_first_one_ends_a_message(node: Node) -> None:
+    node.put_many("orders", [b"one"], ttl=60, receive_by=time.time() + 0.2)
+    node.put_many("orders", [b"two"], ttl=0.2, receive_by=time.time() + 60)
+    time.sleep(0.3)
+    assert node.receive("orders") == []
+    assert len(node.dead("orders").peek()) == 2
+
+
 @pytest.mark.scenario("Q-097")
-def test_a_dead_letter_shows_all_of_it_and_goes_back_as_if_new(node: Node) -> None:
+def test_a_dead_letter_shows_all_of_it_and_goes_back_as_if_new(node: Node, rows: Rows) -> None:
     node.declare("orders", max_failures=1)
     node.put("orders", b"the body", type="Order")
     node.receive("orders")[0].nack(ValueError("no such customer"))
@@ -315,7 +334,7 @@ def test_a_dead_letter_shows_all_of_it_and_goes_back_as_if_new(node: Node) -> No
     assert dead.redrive() == 1
     (again,) = node.receive("orders")
     assert (again.failures, again.type) == (0, "Order")
-    assert [event for event, _reason in events(node)] == ["failed", "dead", "redriven"]
+    assert [event for event, _reason in rows(EVENTS)] == ["failed", "dead", "redriven"]
 
 
 def test_dead_letters_are_leased_and_settled_as_any_other(node: Node) -> None:
@@ -331,6 +350,23 @@ def test_dead_letters_are_leased_and_settled_as_any_other(node: Node) -> None:
 
 
 @pytest.mark.scenario("Q-117")
+def test_a_word_that_is_no_answer_acknowledges_nothing(node: Node) -> None:
+    node.put("orders", b"one")
+    (one,) = node.receive("orders")
+    with pytest.raises(ConfigurationError, match="'cancle'; it is one of ack, cancel, expire"):
+        one.ack("cancle")  # type: ignore[arg-type]
+    assert node.stats("orders").leased == 1
+
+
+@pytest.mark.parametrize("lease", [0, -5, float("nan"), 1e30])
+def test_a_lease_is_renewed_for_a_time_that_there_is(node: Node, lease: float) -> None:
+    node.put("orders", b"one")
+    (one,) = node.receive("orders")
+    with pytest.raises(ConfigurationError, match="`lease` is"):
+        one.renew(lease)
+    assert one.ack() is Settlement.SETTLED
+
+
 def test_settling_what_was_only_looked_at_does_nothing(node: Node) -> None:
     node.put("orders", b"one")
     (one,) = node.peek("orders")
@@ -339,15 +375,15 @@ def test_settling_what_was_only_looked_at_does_nothing(node: Node) -> None:
 
 
 @pytest.mark.scenario("Q-018")
-def test_a_part_of_a_queue_is_purged_and_the_ledger_says_so(node: Node) -> None:
+def test_a_part_of_a_queue_is_purged_and_the_ledger_says_so(node: Node, rows: Rows) -> None:
     positions = node.put_many("orders", range(1, 11))
     assert node.purge("orders", positions[2], positions[4]).settled == 3
     assert [*map(int, drained(node, "orders"))] == [1, 2, 6, 7, 8, 9, 10]
-    assert [event for event, _reason in events(node)] == ["purged"] * 3
+    assert [event for event, _reason in rows(EVENTS)] == ["purged"] * 3
 
 
 @pytest.mark.scenario("Q-019")
-def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect) -> None:
+def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect, rows: Rows) -> None:
     node.put_many("orders", range(4))
     node.receive("orders")[0].reject()
     other = connect()
@@ -357,7 +393,7 @@ def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect) -
     assert node.stats("orders").messages == 3
     assert node.delete("orders", force=True).settled == 3
     assert node.keys() == []
-    assert [event for event, _reason in events(node)] == ["dead", *["purged"] * 3]
+    assert [event for event, _reason in rows(EVENTS)] == ["dead", *["purged"] * 3]
     assert node.put("orders", b"anew") == 5
     assert node.dead("orders").peek() == []
 
@@ -372,6 +408,14 @@ def test_what_a_queue_tells_of_itself_is_what_it_has(node: Node) -> None:
     told = node.stats("orders")
     assert (told.ready, told.held, told.leased, told.dead) == (2, {"scheduled": 1}, 1, 1)
     assert (told.messages, told.bytes, told.last_position) == (4, 31, last)
+    now = time.time()
+    assert told.oldest_at is not None
+    assert told.oldest_age is not None
+    assert told.last_put_at is not None
+    assert now - 20 < told.oldest_at <= told.last_put_at <= now
+    assert 0 <= told.oldest_age <= now - told.oldest_at
+    assert 5 / 60 < told.put_rate <= 6 / 60
+    assert 1 / 60 < told.gone_rate <= 2 / 60
     states = [one.state for one in node.peek("orders")]
     assert {state: states.count(state) for state in states} == {"ready": 2, "held": 1, "leased": 1}
 
@@ -392,24 +436,31 @@ def test_what_is_more_urgent_comes_first_and_else_what_was_put_first(node: Node)
 
 
 @pytest.mark.scenario("Q-083")
-def test_whoever_looks_changes_nothing(node: Node, connect: Connect) -> None:
+def test_whoever_looks_changes_nothing_and_keeps_no_receiver_waiting(node: Node, program: Program, rows: Rows) -> None:
     node.put_many("orders", range(5))
-    readers = [connect() for _ in range(5)]
-    with node.store.reader() as db:
-        before = db.execute("SELECT * FROM entry").fetchall()
-        for reader in readers:
-            assert [one.json() for one in reader.peek("orders")] == list(range(5))
-        assert db.execute("SELECT * FROM entry").fetchall() == before
-    assert len(node.receive("orders", 5)) == 5
+    look = """
+def seen():
+    return [one.json() for one in node.peek("orders")]
+print(all(seen() == [0, 1, 2, 3, 4] for _ in range(20)))
+while seen() != [2, 3, 4]:
+    pass
+print("left")
+"""
+    before = rows("SELECT * FROM entry")
+    readers = [program(look) for _ in range(5)]
+    assert [said(one) for one in readers] == ["True"] * 5
+    assert rows("SELECT * FROM entry") == before
+    assert node.ack(node.receive("orders", 2)) == ["settled"] * 2
+    assert [said(one) for one in readers] == ["left"] * 5
+    assert [(one.json(), one.deliveries) for one in node.receive("orders", 5)] == [(2, 1), (3, 1), (4, 1)]
 
 
-def test_a_body_is_freed_when_it_is_acknowledged_and_kept_where_the_queue_says_so(node: Node) -> None:
+def test_a_body_is_freed_when_it_is_acknowledged_and_kept_where_the_queue_says_so(node: Node, rows: Rows) -> None:
     node.declare("kept", retain=60)
     for queue in ("orders", "kept"):
         node.put(queue, b"one")
         node.receive(queue)[0].ack()
-    with node.store.reader() as db:
-        assert db.execute("SELECT body FROM message ORDER BY id").fetchall() == [(None,), (b"one",)]
+    assert rows("SELECT body FROM message ORDER BY id") == [(None,), (b"one",)]
 
 
 def test_who_waits_is_woken_by_a_put_in_another_process(node: Node, program: Program) -> None:
@@ -431,12 +482,82 @@ def test_a_dead_letter_of_a_group_goes_back_as_the_last_of_it(node: Node) -> Non
     assert [one.json() for one in node.receive("orders", 9)] == [2, 1]
 
 
-def test_dead_letters_are_discarded_or_go_to_another_queue(node: Node) -> None:
+def test_dead_letters_are_discarded_or_go_to_another_queue(node: Node, rows: Rows) -> None:
     node.declare("other")
     node.put_many("orders", range(3))
     node.reject(node.receive("orders", 3))
     dead = node.dead("orders")
     first, *_ = dead.peek()
     assert dead.discard([first.position]) == 1
+    assert ("discarded", "by_operator") in rows(EVENTS)
     assert dead.redrive(to="other") == 2
     assert [one.json() for one in node.receive("other", 9)] == [1, 2]
+
+
+def test_a_dead_letter_tells_why_it_was_given_up_and_not_what_it_waited_for(node: Node) -> None:
+    position = node.put("orders", b"one", delay=60)
+    assert [one.reason for one in node.peek("orders")] == ["scheduled"]
+    node.settle("orders", f"position = {position}", "reject")
+    assert [one.reason for one in node.dead("orders").peek()] == ["rejected"]
+
+
+def test_a_queue_that_one_reads_alone_is_free_when_its_process_is_killed(node: Node, program: Program) -> None:
+    node.declare("orders", access="exclusive")
+    node.put_many("orders", range(2))
+    reader = program("node.receive('orders')\nprint('has it')\ntime.sleep(60)")
+    assert said(reader) == "has it"
+    with pytest.raises(QueueBusy):
+        node.receive("orders")
+    killed(reader)
+    assert node.receive("orders", wait=20)
+
+
+def test_a_purge_leaves_what_is_leased_and_says_how_much(node: Node) -> None:
+    node.put_many("orders", range(3))
+    (one,) = node.receive("orders")
+    assert node.purge("orders") == (2, 1)
+    assert one.ack() is Settlement.SETTLED
+
+
+def test_what_is_redriven_may_count_on(node: Node) -> None:
+    node.declare("orders", max_failures=2, retry=[0])
+    position = node.put("orders", b"one")
+    for _ in range(2):
+        node.receive("orders", wait=5)[0].nack("bad")
+    assert node.dead("orders").redrive(reset=False) == 1
+    (again,) = node.receive("orders")
+    assert (again.position, again.failures) == (position, 2)
+    again.nack("bad")
+    assert [one.failures for one in node.dead("orders").peek()] == [3], "the first failure is one too many again"
+
+
+@pytest.mark.parametrize("group", [None, "a"])
+def test_a_dead_letter_is_edited_and_the_edited_message_has_its_place(
+    node: Node, rows: Rows, group: str | None
+) -> None:
+    node.declare("orders", properties={"id": "/order/@id"})
+    node.put("orders", b"<order id='1'/>", type="Order", priority=7, message_id="m-1", group=group)
+    node.reject(node.receive("orders"), "no good")
+    dead = node.dead("orders")
+    (letter,) = dead.peek()
+    edited = dead.edit_and_redrive(letter.position, b"<order id='2'/>")
+    assert edited > letter.position
+    assert dead.peek() == []
+    (again,) = node.receive("orders")
+    assert (again.position, again.body, again.type, again.priority) == (edited, b"<order id='2'/>", "Order", 7)
+    assert (again.message_id, again.properties, again.failures) == ("m-1", {"id": "2"}, 0)
+    assert again.ack() == "settled"
+    event, reason = rows(EVENTS)[-1]
+    assert (event, reason) == ("redriven", f"redriven by a program; as edited at position {edited}")
+    with pytest.raises(NotFound, match="no dead letter"):
+        dead.edit_and_redrive(letter.position, b"")
+
+
+def test_a_dead_letter_may_get_another_type_alone_and_go_to_another_queue(node: Node) -> None:
+    node.declare("other")
+    node.put("orders", {"id": 1}, type="Ordr")
+    node.reject(node.receive("orders"))
+    dead = node.dead("orders")
+    dead.edit_and_redrive(dead.peek()[0].position, type="Order", to="other")
+    (again,) = node.receive("other")
+    assert (again.type, again.json(), again.content_type) == ("Order", {"id": 1}, "application/json")

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from wsrm_mq.node.sharing import Load, shares
 
+pytestmark = pytest.mark.local("tests a part of the local node by itself")
+
 LOADS = st.lists(
     st.integers(1, 20).flatmap(lambda granted: st.builds(Load, st.integers(0, granted), st.just(granted))), min_size=1
 )

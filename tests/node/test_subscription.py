@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.node.conftest import Connect
-from wsrm_mq.errors import LeaseLost, QueueBusy, UnknownQueue
+from tests.node.conftest import Connect, Rows
+from wsrm_mq.errors import LeaseLost, QueueBusy, SubscriptionClosed, UnknownQueue
 from wsrm_mq.node import Node
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.subscription import Subscription
@@ -78,13 +78,14 @@ def test_the_next_message_is_there_when_the_one_before_is_through(node: Node) ->
         was_there = []
         for _ in range(59):
             time.sleep(0.01)
-            message = subscription.flow.take()
+            message = subscription.take(0)
             was_there.append(message is not None)
             (message or taken(subscription, 1)[0]).ack()
         assert was_there.count(False) == 0
 
 
 @pytest.mark.scenario("Q-058")
+@pytest.mark.local("counts the commits of the local node")
 def test_acknowledgements_travel_in_tens_under_a_backlog_of_thirty(node: Node) -> None:
     node.put_many("orders", range(40))
     with node.subscribe("orders", max_backlog=30, ack_timeout=60) as subscription:
@@ -179,18 +180,17 @@ def test_a_message_is_acknowledged_when_the_next_is_asked_for_and_not_earlier(no
 
 
 @pytest.mark.scenario("Q-064")
-def test_what_is_cancelled_goes_to_the_next_and_pending_acknowledgements_stay(node: Node, connect: Connect) -> None:
+def test_what_is_cancelled_goes_to_the_next_and_pending_acknowledgements_stay(
+    node: Node, connect: Connect, rows: Rows
+) -> None:
     node.put_many("orders", range(10))
     with node.subscribe("orders", max_backlog=10, ack_timeout=60) as subscription:
         first, second = taken(subscription, 2)
         first.ack()
         assert second.ack("cancel") is Settlement.SETTLED
         assert leased(node) >= 9
-        with node.store.reader() as db:
-            counts = "SELECT cancels, failures FROM entry WHERE id = ?"
-            assert db.execute(counts, (second.position,)).fetchone() == (1, 0)
-            outcome = "SELECT outcome FROM entry WHERE id = ?"
-            assert db.execute(outcome, (first.position,)).fetchone() == (None,)
+        assert rows("SELECT cancels, failures FROM entry WHERE id = ?", second.position) == [(1, 0)]
+        assert rows("SELECT outcome FROM entry WHERE id = ?", first.position) == [(None,)]
     with connect().subscribe("orders") as other:
         assert bodies(taken(other, 1)) == [1]
 
@@ -237,6 +237,7 @@ def test_leases_of_what_waits_for_its_turn_are_renewed(node: Node, connect: Conn
         assert subscription.lost == 0
 
 
+@pytest.mark.local("ends a lease in the memory of the local node")
 def test_a_lease_that_ended_at_the_consumer_is_not_handed_over(node: Node) -> None:
     node.declare("orders", lease=30)
     node.put_many("orders", range(2))
@@ -291,7 +292,7 @@ def test_messages_go_to_the_subscription_that_is_least_busy(node: Node) -> None:
     busy = [node.subscribe("orders", max_backlog=granted) for granted in (2, 4, 10)]
     node.put_many("orders", range(8))
     until(lambda: leased(node) == 8)
-    assert [one.flow.load.unsettled for one in busy] == [1, 2, 5]
+    assert [sum(one.take(0.1) is not None for _ in range(6)) for one in busy] == [1, 2, 5]
     for one in busy:
         one.close()
 
@@ -305,21 +306,46 @@ def test_a_consumer_that_waits_is_told_that_its_queue_is_gone(node: Node) -> Non
     subscription.close()
 
 
-def test_closing_gives_back_uncounted_what_was_not_begun(node: Node) -> None:
+def test_who_waits_when_a_subscription_is_closed_is_told_so_and_by_whom(connect: Connect) -> None:
+    node = connect()
+    node.declare("orders")
+    found: list[list[Message]] = []
+    for close in (False, True):
+        with node.subscribe("orders") as subscription:
+            waits = threading.Thread(target=lambda one=subscription: found.append(list(one)))
+            waits.start()
+            until(lambda one=subscription: bool(one.flow._waiters))  # type: ignore[misc]
+            assert subscription.next(timeout=0) is None, "nothing is there"
+            assert not subscription.closed_by
+            (node if close else subscription).close()
+            waits.join(10)
+            by = "the node's `close` in the thread MainThread" if close else "its `close` in the thread MainThread"
+            assert found.pop() == []
+            assert subscription.closed_by == by
+            for ask in (subscription.next, subscription.take, lambda one=subscription: list(one)):
+                with pytest.raises(SubscriptionClosed, match=f"is closed, by {by}: more messages may be there"):
+                    ask()
+            subscription.close()  # once more
+
+
+def test_a_queue_that_is_deleted_under_its_consumer_says_so(node: Node) -> None:
+    queue = node.subscribe_durable("db/#", "thanks")
+    with node.subscribe(queue) as subscription:
+        node.unsubscribe("thanks")
+        with pytest.raises(UnknownQueue, match="It was deleted, or unsubscribed, while it was consumed"):
+            subscription.next(10)
+        assert subscription.closed_by is None
+
+
+def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows) -> None:
     node.put_many("orders", range(5))
     subscription = node.subscribe("orders", max_backlog=5)
     taken(subscription, 1)
     until(lambda: leased(node) == 5)
-    waits = threading.Thread(target=lambda: list(subscription))
     subscription.close()
-    waits.start()
-    waits.join(10)
-    assert not waits.is_alive()
     assert leased(node) == 0
-    with node.store.reader() as db:
-        counts = db.execute("SELECT sum(failures), sum(cancels) FROM entry").fetchone()
-        ended = db.execute("SELECT count(*) FROM subscription WHERE ended_at IS NULL").fetchone()
-    assert (counts, ended) == ((0, 0), (0,))
+    assert rows("SELECT sum(failures), sum(cancels) FROM entry") == [(0, 0)]
+    assert rows("SELECT count(*) FROM subscription WHERE ended_at IS NULL") == [(0,)]
 
 
 @pytest.mark.scenario("Q-016")
@@ -336,6 +362,7 @@ def test_a_consumer_that_waits_is_woken_by_a_put_of_another_process(node: Node, 
 
 
 @pytest.mark.scenario("Q-116")
+@pytest.mark.local("counts the commits of the local node")
 def test_puts_that_are_not_waited_for_share_commits(node: Node) -> None:
     node.declare("orders")
     before = node.store.writer.commits
@@ -346,9 +373,26 @@ def test_puts_that_are_not_waited_for_share_commits(node: Node) -> None:
     assert node.stats("orders").ready == 1_000
 
 
+def test_a_program_that_ends_without_close_has_what_it_put_without_waiting(node: Node, program: Program) -> None:
+    node.declare("orders")
+    producer = program("for number in range(1_000): node.put('orders', number, wait=False)")
+    assert producer.wait() == 0
+    assert node.stats("orders").ready == 1_000
+
+
+def test_a_program_that_ends_without_close_has_what_it_acknowledged_sent(node: Node, program: Program) -> None:
+    node.put_many("orders", range(9))
+    consumer = program(
+        "its = iter(node.subscribe('orders', max_backlog=9, ack_batch=4, ack_timeout=60))\n"
+        "for _ in range(4): message = next(its)"
+    )
+    assert consumer.wait() == 0
+    assert node.stats("orders").messages == 6
+
+
 @pytest.mark.scenario("Q-075")
 def test_what_is_delivered_at_most_once_is_not_delivered_again_when_its_consumer_is_killed(
-    node: Node, program: Program
+    node: Node, program: Program, rows: Rows
 ) -> None:
     node.declare("orders", delivery="at_most_once")
     node.put_many("orders", range(2))
@@ -357,13 +401,7 @@ def test_what_is_delivered_at_most_once_is_not_delivered_again_when_its_consumer
     assert consumer.stdout.readline() == "0\n"
     consumer.send_signal(signal.SIGKILL)
     consumer.wait()
-
-    def lost() -> int:
-        with node.store.reader() as db:
-            found = db.execute("SELECT count(*) FROM ledger WHERE event = 'lost_after_delivery'").fetchone()
-        return int(found[0])
-
-    until(lambda: lost() == 1)
+    until(lambda: rows("SELECT count(*) FROM ledger WHERE event = 'lost_after_delivery'") == [(1,)])
     with node.subscribe("orders") as subscription:
         assert bodies(taken(subscription, 1)) == [1]
         assert subscription.take(0.3) is None

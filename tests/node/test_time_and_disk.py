@@ -5,17 +5,16 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import wsrm_mq
 from tests.conftest import Mount
-from tests.node.conftest import Connect
+from tests.node.conftest import Connect, Rows, assert_sound
+from tests.node.test_subscription import until
 from tests.support.disk import MIB, Disk
 from wsrm_mq.errors import StoreFull
 from wsrm_mq.node import Node
-from wsrm_mq.store.invariants import all_findings
 
 Program = Callable[[str], subprocess.Popen[str]]
 HOUR = 3_600
@@ -23,6 +22,7 @@ HOUR = 3_600
 
 @pytest.mark.scenario("Q-110")
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
+@pytest.mark.local("sets the clock of the process that has the store")
 def test_a_step_of_the_clock_neither_ends_a_lease_nor_keeps_one(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -41,6 +41,7 @@ def test_a_step_of_the_clock_neither_ends_a_lease_nor_keeps_one(
 
 
 @pytest.mark.scenario("Q-111")
+@pytest.mark.local("opens a store on a disk of its own")
 def test_on_a_full_disk_a_put_is_refused_and_what_is_leased_can_be_settled(mount: Mount) -> None:
     disk = Disk(mount("-t", "tmpfs", "-o", "size=16m", "tmpfs"))
     with wsrm_mq.connect(disk.point / "store.db") as node:
@@ -60,8 +61,7 @@ def test_on_a_full_disk_a_put_is_refused_and_what_is_leased_can_be_settled(mount
             except StoreFull:
                 time.sleep(0.1)
         assert node.stats("orders").messages == kept + 1
-        with node.store.reader() as db:
-            assert list(all_findings(db)) == []
+        assert_sound(disk.point / "store.db")
 
 
 @pytest.mark.scenario("Q-109")
@@ -82,16 +82,9 @@ print(sorted(took)[-2])
     assert min(slow) < 2.5  # how long it takes on a quiet machine the bench says
 
 
-def test_what_was_put_under_an_id_is_forgotten_when_it_is_settled_and_its_window_over(path: Path) -> None:
-    with wsrm_mq.connect(path) as node:
-        node.declare("orders", dedupe_window=0.1)
-        node.put("orders", b"one", message_id="a")
-        node.put("orders", b"two", message_id="b")
-        node.receive("orders")[0].ack()
-        deadline = time.monotonic() + 10
-        left = []
-        while time.monotonic() < deadline and left != [("b",)]:
-            time.sleep(0.1)
-            with node.store.reader() as db:
-                left = db.execute("SELECT message_id FROM dedupe").fetchall()
-        assert left == [("b",)]
+def test_what_was_put_under_an_id_is_forgotten_when_it_is_settled_and_its_window_over(node: Node, rows: Rows) -> None:
+    node.declare("orders", dedupe_window=0.1)
+    node.put("orders", b"one", message_id="a")
+    node.put("orders", b"two", message_id="b")
+    node.receive("orders")[0].ack()
+    until(lambda: rows("SELECT message_id FROM dedupe") == [("b",)])

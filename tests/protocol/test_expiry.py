@@ -11,7 +11,7 @@ from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
 from tests.support.policies import At, Start, having_policies
 from tests.support.source import Source, each_rm, in_1_0, in_1_1
-from wsrm_mq.envelope import parse_duration
+from wsrm_mq.envelope.lexical import parse_duration
 
 HOUR = 3600.0
 LIFETIME = 300

@@ -244,8 +244,8 @@ class Verbs(RuleBasedStateMachine):
             return
         if receipt.claim is not None:
             assert takes
-        elif model.key not in self.claims and receipt.act is Act.ACCEPT:
-            assert not model.can_be_taken(self.node.clock()), "a free sequence is taken by the commit"
+        elif model.key not in self.claims and receipt.act is Act.ACCEPT and number in model.deliverable:
+            assert not takes, "a free sequence is taken by the commit that makes a message deliverable"
         self.claimed(model, instance, receipt.claim)
 
     def accepted(self, model: Model, number: int, receipt: MessageReceipt) -> None:

@@ -174,7 +174,9 @@ def test_only_its_endpoint_speaks_of_it(one: Instance) -> None:
     assert state(one) == (OutboundState.CREATED, 1, "")
 
 
-def test_what_was_not_acknowledged_when_it_fails_there_is_a_dead_letter_and_told_in_the_ledger(one: Instance) -> None:
+def test_what_was_not_acknowledged_when_it_fails_there_goes_on_in_another_and_is_told_in_the_ledger(
+    one: Instance,
+) -> None:
     add(one)
     claim, position = put(one)
     assert claim is not None
@@ -187,8 +189,11 @@ def test_what_was_not_acknowledged_when_it_fails_there_is_a_dead_letter_and_told
     one.run(verb)
     one.run(bury_tails)
     assert state(one)[0] is OutboundState.FAILED
-    assert one.entry(claim.lane, 1)["reason"] == "sequence_ended"
-    (row,) = one.ledger("replies_in_doubt")
+    assert (one.entry(claim.lane, 1)["outcome"], one.entry(claim.lane, 1)["reason"]) == ("discarded", "replayed")
+    (again,) = one.rows("SELECT lane, number, replay_of, message FROM entry WHERE outcome IS NULL")
+    assert (again["number"], again["replay_of"], again["message"]) == (1, position, position)
+    assert [row["state"] for row in one.rows("SELECT state FROM outbound_sequence")] == ["failed", "creating"]
+    (row,) = one.ledger("requests_in_doubt")
     assert (row["sequence"], row["reason"]) == (claim.lane, f"not acknowledged: 1 of {OURS}")
     (row,) = one.ledger("fault_received")
     assert row["sequence"] == claim.lane

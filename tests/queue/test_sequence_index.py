@@ -218,7 +218,8 @@ def test_however_much_comes_between_two_pieces_the_index_stays_near(one: Instanc
     """With as many requests waiting as may, it has its turn in every third commit of 512 messages."""
     identifier = received(one, 1)
     sequence, behind = one.record(identifier).id, []
-    row = {"queue": 1, "message": 1, "wants_reply": 0, "named": 1, "waiter": None, "reason": None}
+    row = {"queue": 1, "message": 1, "wants_reply": 0, "named": 1}
+    row |= dict.fromkeys(("waiter", "reason", "priority", "expires_at"))
     number = 1
     for _ in range(40):
         with one.transaction() as tx:

@@ -35,9 +35,10 @@ def test_no_event_leads_back(rm: RMVersion) -> None:
 
 @VERSIONS
 @pytest.mark.spec("S-SND-008", "S-RET-013")
-def test_a_number_is_given_only_while_the_sequence_is_created_and_below_its_last(rm: RMVersion) -> None:
+def test_a_number_is_given_only_before_the_sequence_takes_no_more_and_below_its_last(rm: RMVersion) -> None:
     numbered = {place for place, cell in cells(rm).items() if cell.act is OutboundAct.NUMBER}
-    assert numbered == {(OutboundState.CREATED, OutboundTrigger.MESSAGE)}
+    giving = {OutboundState.CREATING, OutboundState.CREATED}
+    assert numbered == {(state, OutboundTrigger.MESSAGE) for state in giving}
     assert {cell.act for (_, trigger), cell in cells(rm).items() if trigger in MESSAGES} == {
         OutboundAct.NUMBER,
         OutboundAct.REFUSE,
@@ -45,7 +46,7 @@ def test_a_number_is_given_only_while_the_sequence_is_created_and_below_its_last
 
 
 def test_1_0_knows_no_close_and_no_way_to_wait_for_one() -> None:
-    reached = {OutboundState.CREATED}
+    reached = {OutboundState.CREATING}
     for _ in OutboundState:
         reached |= {cell.state for (state, _), cell in cells(WSRM_1_0).items() if state in reached}
     assert not reached & {OutboundState.CLOSING, OutboundState.TERMINATING}
@@ -59,3 +60,12 @@ def test_an_ended_sequence_drops_what_is_said_of_it(rm: RMVersion) -> None:
     for state in OUTBOUND_ENDED:
         row = OUTBOUND_TRANSITIONS[rm.label][state]
         assert {cell.act for trigger, cell in row.items() if trigger not in confirmed} == {OutboundAct.IGNORE}
+
+
+@VERSIONS
+@pytest.mark.spec("S-SND-007")
+def test_nothing_but_its_destination_opens_a_sequence(rm: RMVersion) -> None:
+    opened = {place for place, cell in cells(rm).items() if cell.act is OutboundAct.OPEN}
+    assert opened == {(OutboundState.CREATING, OutboundTrigger.CREATED_THERE)}
+    row = OUTBOUND_TRANSITIONS[rm.label][OutboundState.CREATING]
+    assert {cell.act for cell in row.values()}.isdisjoint((OutboundAct.TAKE, OutboundAct.TERMINATE, OutboundAct.CLOSE))

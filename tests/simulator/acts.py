@@ -54,7 +54,7 @@ class Operator:
         """Answers whether something was there that the act fits."""
         if not self._oracle.truths:
             return False
-        return self._act_on_message(draw) if draw.random() < 0.5 else self._act_on_sequence(draw)
+        return self._act_on_message(draw) if draw.random() < 0.5 else self.act_on_sequence(draw)
 
     def _act_on_message(self, draw: random.Random) -> bool:
         positions = self._stored.for_acts()
@@ -63,18 +63,20 @@ class Operator:
         position, act = draw.choice(positions), draw.choice(self._on_messages)
         if act is dead_letters.restore:
             self._oracle.is_brought_back(position)
-        return self._commit(lambda tx: act(tx, position, **WHO))
+        return self.commit(lambda tx: act(tx, position, **WHO))
 
-    def _act_on_sequence(self, draw: random.Random) -> bool:
+    def act_on_sequence(self, draw: random.Random) -> bool:
+        if not self._oracle.truths:
+            return False
         identifier, way = draw.choice(list(self._oracle.truths)), draw.choice(self._on_sequences)
         if way == "skip":
             number = self._stored.blocked(identifier)
-            return number is not None and self._commit(lambda tx: operate.skip(tx, identifier, number, **WHO))
+            return number is not None and self.commit(lambda tx: operate.skip(tx, identifier, number, **WHO))
         if way == "force":
             return self._force(identifier, draw.choice(list(Late)))
         if way in ("terminate", "drain"):
-            return self._commit(lambda tx: operate.terminate(tx, identifier, drain=way == "drain", **WHO))
-        return self._commit(lambda tx: getattr(operate, way)(tx, identifier, **WHO))
+            return self.commit(lambda tx: operate.terminate(tx, identifier, drain=way == "drain", **WHO))
+        return self.commit(lambda tx: getattr(operate, way)(tx, identifier, **WHO))
 
     def _force(self, identifier: str, late: Late) -> bool:
         passed: set[int] = set()
@@ -83,12 +85,12 @@ class Operator:
             forced = operate.force(tx, identifier, late=late, **WHO)
             passed.update(number for lower, upper in forced.missing for number in range(lower, upper + 1))
 
-        is_done = self._commit(verb)
+        is_done = self.commit(verb)
         if is_done:
             self._oracle.truths[identifier].passed |= passed
         return is_done
 
-    def _commit(self, verb: Verb) -> bool:
+    def commit(self, verb: Verb) -> bool:
         """As ``store.run_once`` does, on a connection that is open."""
         self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -7,10 +7,11 @@ sequence (``stored``).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tests.simulator.policies import wants_reply
 from tests.simulator.stored import Stored
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.queue.policy import Acknowledge, QueuePolicy
@@ -30,7 +31,7 @@ class Truth:
 
     identifier: str
     policy: QueuePolicy
-    is_two_way: bool
+    partner: str
     accepted: set[int] = field(default_factory=set)
     acknowledged: set[int] = field(default_factory=set)
     passed: set[int] = field(default_factory=set)
@@ -49,6 +50,10 @@ class Truth:
     def was_taken(self, number: int) -> bool:
         """The service has taken it in its last call."""
         return bool(self.called[number]) and self.called[number][-1] is True
+
+    def waits(self, number: int) -> bool:
+        """It is acknowledged when it was taken, with its reply."""
+        return self.policy.acknowledge is Acknowledge.DELIVERED or wants_reply(self.partner, number)
 
     def missing_below(self, number: int) -> set[int]:
         return set(range(1, number)) - self.accepted - self.passed
@@ -82,10 +87,10 @@ class Oracle:
         if unknown := new - truth.accepted:
             raise Violation(f"{sorted(unknown)} of {identifier} are acknowledged and were never stored")
         truth.acknowledged |= new
-        waits = truth.is_two_way or truth.policy.acknowledge is Acknowledge.DELIVERED
+        waits = {number for number in new if truth.waits(number)}
         if waits and self._stored.state(identifier) == "created":  # at the end all that was accepted is named
             unsettled = {number for number, outcome, *_ in self._stored.entries(identifier) if outcome is None}
-            if early := new & unsettled - truth.restored:
+            if early := waits & unsettled - truth.restored:
                 raise Violation(f"{sorted(early)} of {identifier} are acknowledged before their reply is stored")
 
     # what the service sees
@@ -119,11 +124,19 @@ class Oracle:
             return
         if truth.running:
             raise Violation(f"{where} is delivered while {dict(truth.running)} of its sequence run")
+        self.check_turn(truth, number, where)
+
+    def check_turn(self, truth: Truth, number: int, where: str, beside: Collection[int] = ()) -> None:
+        """It is the turn of a number of a sequence, or of those which are delivered ``beside`` it."""
+        entries = self._stored.entries(truth.identifier)
+        is_late = any(late for one, _outcome, late, _reason in entries if one == number)
+        if is_late or not truth.policy.ordered:
+            return
         before = {
             earlier
-            for earlier, outcome, late, _reason in self._stored.entries(truth.identifier)
+            for earlier, outcome, late, _reason in entries
             if earlier < number and outcome is None and not late and not truth.was_taken(earlier)
-        }
+        } - set(beside)
         if before and not truth.may_lose:
             raise Violation(f"{where} is delivered before {sorted(before)}")
         state = self._stored.state(truth.identifier)
@@ -197,10 +210,10 @@ class Oracle:
             raise Violation(f"{where} is settled as delivered, and the service never took it")
         if outcome in ("dead", "discarded") and not reason:
             raise Violation(f"{where} is {outcome} and nothing says why")
-        if outcome is None and self._is_left(truth, number):
+        if outcome is None and self.is_left(truth, number):
             raise Violation(f"{where} can be delivered and nobody does")
 
-    def _is_left(self, truth: Truth, number: int) -> bool:
+    def is_left(self, truth: Truth, number: int) -> bool:
         """Nothing stops it: neither a gap, nor what the store says of its sequence."""
         delivers_below = self._stored.delivers_below(truth.identifier)
         has_gap = truth.policy.behavior is ENTIRE or bool(truth.missing_below(number))

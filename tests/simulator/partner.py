@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from tests.simulator.oracle import Oracle, Truth
-from tests.simulator.policies import TWO_WAY, policy_of
+from tests.simulator.policies import policy_of, wants_reply
 from tests.simulator.process import Process
 from wsrm_mq.queue.arrival import Arrival, Body, CreateReceipt, EndReceipt, MessageReceipt, Sender
 from wsrm_mq.queue.creation import create
@@ -24,16 +25,27 @@ from wsrm_mq.sequence.elements import (
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.versions import WSA_2005, WSRM_1_1, SOAPVersion
 
+QUEUE: Final = "orders"
 HIGHEST: Final = 10
 """The highest number that a partner sends."""
 MOST_SEQUENCES: Final = 4
+Arrived = Callable[[int, str, int, bytes, bool], None]
+"""``arrived(position, sequence, number, body, is_two_way)``."""
 _LOSS: Final = 0.06
 """How often a message is lost on its way, and how often an answer is."""
 
 
 class Partner:
-    def __init__(self, name: str, oracle: Oracle, counts: Counter[str], disorder: float) -> None:
-        """``disorder``: how often a message is sent before, or long after, its turn."""
+    def __init__(
+        self,
+        name: str,
+        oracle: Oracle,
+        counts: Counter[str],
+        disorder: float,
+        arrived: Arrived = lambda *_: None,
+    ) -> None:
+        """``disorder``: how often a message is sent before, or long after, its turn. ``arrived`` is told of each that
+        is stored."""
         self.name = name
         self.identifier: str | None = None
         self.sent: set[int] = set()
@@ -44,11 +56,11 @@ class Partner:
         self.unanswered = 0
         """How many of its messages have no answer yet."""
         self.policy = policy_of(name)
-        self.is_two_way = name in TWO_WAY
         self._disorder = disorder
         self._oracle = oracle
         self._counts = counts
-        self._sender = Sender("/orders", WSRM_1_1, SOAPVersion.SOAP_1_1, WSA_2005, peer="192.0.2.1", partner=name)
+        self._arrived = arrived
+        self._sender = Sender(QUEUE, WSRM_1_1, SOAPVersion.SOAP_1_1, WSA_2005, peer="192.0.2.1", partner=name)
 
     @property
     def unacknowledged(self) -> list[int]:
@@ -91,7 +103,9 @@ class Partner:
         assert identifier is not None
         self.sent.add(number)
         self.unanswered += 1
-        waits = self.is_two_way or self.policy.acknowledge is Acknowledge.DELIVERED
+        is_two_way = wants_reply(self.name, number)
+        waits = is_two_way or self.policy.acknowledge is Acknowledge.DELIVERED
+        body = b"<Envelope>%d</Envelope>" % number
         arrival = Arrival(
             sender=self._sender,
             header=SequenceHeader(identifier, number),
@@ -99,9 +113,9 @@ class Partner:
             action="urn:put",
             environ="{}",
             connection=None,
-            body=Body(b"<Envelope/>"),
+            body=Body(body),
             policy=self.policy,
-            wants_reply=self.is_two_way,
+            wants_reply=is_two_way,
             named=not waits,
             waits=waits,
         )
@@ -119,6 +133,8 @@ class Partner:
         def is_stored(receipt: MessageReceipt) -> None:
             if receipt.act is Act.ACCEPT:
                 self._oracle.truths[identifier].accepted.add(number)
+                assert receipt.position is not None
+                self._arrived(receipt.position, identifier, number, body, is_two_way)
 
         process.message(arrival, answered, is_stored)
 
@@ -134,7 +150,7 @@ class Partner:
         def is_stored(receipt: CreateReceipt) -> None:
             assert receipt.created is not None, receipt.fault
             identifier = receipt.created.terms.identifier
-            self._oracle.truths[identifier] = Truth(identifier, self.policy, self.is_two_way)
+            self._oracle.truths[identifier] = Truth(identifier, self.policy, self.name)
 
         wanted = CreateSequence(None, None, None)
         process.submit(lambda tx: create(tx, self._sender, wanted, None, self.policy), answered, is_stored)

@@ -55,12 +55,14 @@ class Place:
         self.reader = connect_reader(self.path)
         found = self.operator.writer.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         self._emptied = 0
-        self._tables = [name for (name,) in found if name not in _KEPT and not name.startswith("sqlite_")]
+        tables = [name for (name,) in found if name not in _KEPT and not name.startswith("sqlite_")]
+        self._filled = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM \"{name}\")" for name in tables)
+        """The tables that have rows."""
 
     def empty(self) -> None:
         db = self.operator.writer
         db.execute("BEGIN IMMEDIATE")
-        for name in self._tables:
+        for (name,) in db.execute(self._filled).fetchall():
             db.execute(f'DELETE FROM "{name}"')
         db.execute("COMMIT")
         self._emptied += 1

@@ -1,10 +1,10 @@
-"""Eleven partners, and how the service treats each."""
+"""Partners, and how the service treats each."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.policy import Acknowledge, OnPoison, QueuePolicy
+from wsrm_mq.queue.policy import Acknowledge, Mode, OnPoison, QueuePolicy
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
@@ -46,12 +46,41 @@ POLICIES: Final = {
         ]
     )
 }
+PULLED: Final = {
+    f"pulled {index}": QueuePolicy(
+        mode=Mode.PULL,
+        retry=(1_000,),
+        behavior=behavior,
+        ordered=ordered,
+        acknowledge=acknowledge,
+        max_expires=2 * HOUR,
+        retain=HOUR,
+        retain_ended=2 * HOUR,
+    )
+    for index, (behavior, ordered, acknowledge) in enumerate(
+        [
+            (NO_DISCARD, True, STORED),
+            (NO_DISCARD, True, DELIVERED),
+            (FOLLOWING, True, STORED),
+            (ENTIRE, True, STORED),
+            (NO_DISCARD, False, STORED),
+            (NO_DISCARD, True, STORED),
+        ]
+    )
+}
+"""Partners whose messages consumers pull."""
 TWO_WAY: Final = frozenset("026")
 """Partners that want replies."""
+PARTLY_TWO_WAY: Final = frozenset(["pulled 5"])
+"""Partners that want a reply to every third message: the application is called with it in its turn."""
 FATES: Final = (0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 9)
 """How often the service fails before it takes a message; 9: always."""
 REPLY: Final = ServiceReply("200 OK", (("Content-Type", "text/xml"),), b"<reply/>")
 
 
+def wants_reply(partner: str, number: int) -> bool:
+    return partner in TWO_WAY or (partner in PARTLY_TWO_WAY and number % 3 == 0)
+
+
 def policy_of(partner: str | None) -> QueuePolicy:
-    return POLICIES[partner or "0"]
+    return POLICIES.get(partner or "0") or PULLED[partner or "0"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tests.simulator.machine import Bell, Neighbourhood
 from tests.simulator.oracle import Violation
@@ -22,7 +22,9 @@ from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.destination.exchange import Commit, delivery_of
 from wsrm_mq.engine.duty import Duty
 from wsrm_mq.engine.engine import Engine
+from wsrm_mq.errors import NotAllowed, NotFound, QuotaExceeded
 from wsrm_mq.events.telling import Events
+from wsrm_mq.node.doorbell import Doorbell
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Receipt
 from wsrm_mq.queue.policy import PolicyOf
@@ -46,6 +48,8 @@ NEVER: Final = frozenset(
     )
 )
 """What a process tells only where it is broken itself."""
+REFUSALS: Final = (NotAllowed, NotFound, QuotaExceeded)
+"""Errors that the program of a queue gets instead of an answer: nothing is done then."""
 WRITER: Final = "wsrm-mq-writer"
 MOST_STEPS: Final = 10_000
 """More than any process takes without time passing."""
@@ -149,6 +153,7 @@ class Process:
         )
         self.watch = Watch(self.store, self.dispatcher, waiters, policy_of, duty, events)
         self.janitor = Janitor(self.store, policy_of, events)
+        self.doorbell = Doorbell(self.store, events)
         self.store.begin()
         self.tasks.start(self._begin, "start")
 
@@ -207,6 +212,15 @@ class Process:
         """Its watch takes a turn soon."""
         self.bell.under_way.add("look")
 
+    def look_at_queues(self) -> None:
+        """A turn of the watch of a node."""
+
+        def turn() -> None:
+            self.doorbell._look_around()
+            self.doorbell._turn()
+
+        self.tasks.start(turn, "queues")
+
     def sweep(self, before: Callable[[], None]) -> None:
         """A turn of the janitor."""
 
@@ -219,14 +233,23 @@ class Process:
     # requests
 
     def submit(
-        self, verb: Verb[R], answered: Callable[[R], None], is_stored: Callable[[R], None] | None = None
+        self,
+        verb: Verb[R],
+        answered: Callable[[R], None],
+        is_stored: Callable[[R], None] | None = None,
+        refused: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """``refused`` is told where a queue refuses it."""
+
         def on_commit(result: R | None, error: BaseException | None) -> None:
-            if error is not None or result is None:
-                raise error or AssertionError("no result")
+            if refused is not None and isinstance(error, REFUSALS):
+                refused(error)
+                return
+            if error is not None:
+                raise error
             if isinstance(result, Receipt):
                 self.hand_over(result)  # type: ignore[arg-type]
-            answered(result)
+            answered(cast(R, result))
 
         self._submit(verb, on_commit, is_stored)
 

@@ -9,6 +9,7 @@ from typing import Final
 from tests.simulator.oracle import Violation
 from tests.simulator.partner import HIGHEST, Partner
 from tests.simulator.process import Process
+from tests.simulator.queues import Queues
 from tests.simulator.world import World
 
 MOMENT: Final = 200
@@ -19,6 +20,10 @@ RETRY: Final = 1_100
 ROUNDS: Final = 40
 """More than the ladders of retries of all messages that a partner sends take, one after the other."""
 TURNS: Final = 1_000
+DRAINS: Final = 8
+"""More than the turns that consumers and the application take at a sequence that is pulled."""
+LEASE_MS: Final = 11_000
+"""Milliseconds in which a lease ends."""
 
 
 def run(world: World, steps: Sequence[int]) -> None:
@@ -30,7 +35,10 @@ def run(world: World, steps: Sequence[int]) -> None:
             world.step(number)
         _heal(world)
         _check_told(world)
-        _check_wake_ups(world)
+        if world.queues is None:
+            _check_wake_ups(world)
+        else:
+            _drain(world, world.queues)
         world.oracle.check_store()
         world.oracle.check_end()
     finally:
@@ -89,6 +97,21 @@ def _check_wake_ups(world: World) -> None:
     if unanswered := [partner.name for partner in world.partners if partner.unanswered]:
         raise Violation(f"the partners {unanswered} wait for an answer")
     world.oracle.check_nothing_is_left(world.clock())
+
+
+def _drain(world: World, queues: Queues) -> None:
+    """Consumers take all that there is, while leases of others end and retries are due."""
+    for _ in range(DRAINS):
+        world.pass_time(LEASE_MS)
+        world.live()[0].look_at_queues()
+        _settle(world, MOMENT)
+        for process in world.live():
+            queues.jobs.drain(process)
+        _settle(world, MOMENT)
+        if queues.jobs.is_over:
+            break
+    _check_told(world)
+    queues.check_end(world.live()[0])
 
 
 def _settle(world: World, milliseconds: int) -> None:

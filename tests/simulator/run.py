@@ -102,7 +102,8 @@ def run_many(numbers: Iterable[int]) -> Outcome:
             schedule = Schedule.numbered(number)
             world, error = run_one(place, schedule)
             counts += world.counts + Counter(schedules=1, steps=len(schedule.steps))
-            checksum ^= zlib.crc32(f"{number} {world.counts} {world.oracle.summary()}".encode())
+            of_queues = world.queues and world.queues.jobs.summary()
+            checksum ^= zlib.crc32(f"{number} {world.counts} {world.oracle.summary()} {of_queues}".encode())
             if error:
                 failure = _failure(place, number, schedule, error)
                 break

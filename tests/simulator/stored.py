@@ -3,14 +3,16 @@ sequences, and what is left to do. All SQL of the simulator that names columns s
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.store import lanes
 from wsrm_mq.store.invariants import INVARIANTS, Invariant
 
 CHECKED: Final[tuple[Invariant, ...]] = tuple(
-    one for one in INVARIANTS if one.table in ("lane", "sequence", "entry", "message")
+    one for one in INVARIANTS if one.table in ("lane", "sequence", "entry", "message", "queue")
 )
 
 
@@ -95,6 +97,51 @@ class Stored:
     def owned(self) -> list[int]:
         """Keys of the sequences that a process has claimed."""
         return [key for (key,) in self._reader.execute("SELECT id FROM lane WHERE owner IS NOT NULL")]
+
+    # queues
+
+    def unsettled(self, positions: Iterable[int]) -> list[int]:
+        """The positions among these that have no outcome."""
+        found = self._reader.execute(
+            "SELECT id FROM entry WHERE outcome IS NULL AND id IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (json.dumps(list(positions)),),
+        )
+        return [position for (position,) in found]
+
+    def entries_of(self, action: str) -> list[tuple[int, int]]:
+        """Positions and queues of the messages with this action."""
+        return self._reader.execute(
+            "SELECT e.id, e.queue FROM message m JOIN entry e ON e.message = m.id "
+            "WHERE m.action = ? AND e.journal_of IS NULL ORDER BY e.id",
+            (action,),
+        ).fetchall()
+
+    def positions(self) -> set[int]:
+        """All but those in journals."""
+        found = self._reader.execute("SELECT id FROM entry WHERE journal_of IS NULL")
+        return {position for (position,) in found}
+
+    def recorded(self) -> list[tuple[int, bytes]]:
+        """What journals record: position, and body."""
+        return self._reader.execute(
+            "SELECT e.journal_of, m.body FROM entry e JOIN message m ON m.id = e.message "
+            "WHERE e.journal_of IS NOT NULL ORDER BY 1"
+        ).fetchall()
+
+    def outcomes(self) -> dict[int, str]:
+        """Of all that has one, by position."""
+        return dict(self._reader.execute("SELECT id, outcome FROM entry WHERE outcome IS NOT NULL"))
+
+    def told(self) -> set[int]:
+        """Positions that the ledger has a row about."""
+        return {position for (position,) in self._reader.execute("SELECT position FROM ledger")}
+
+    def leased(self) -> list[int]:
+        """Keys of entries and groups that are leased."""
+        found = self._reader.execute(
+            "SELECT id FROM entry WHERE owner IS NOT NULL UNION ALL SELECT id FROM lane WHERE leased_until IS NOT NULL"
+        )
+        return [key for (key,) in found]
 
     def broken(self) -> str | None:
         """The first invariant of the store that does not hold, and where."""

@@ -13,8 +13,9 @@ from tests.simulator.machine import Neighbourhood
 from tests.simulator.oracle import Oracle, Violation
 from tests.simulator.partner import Partner
 from tests.simulator.place import PROCESSES, Place
-from tests.simulator.policies import FATES, HOUR, POLICIES, REPLY, policy_of
+from tests.simulator.policies import FATES, HOUR, POLICIES, PULLED, REPLY, policy_of
 from tests.simulator.process import Process
+from tests.simulator.queues import Queues, QueueStep
 from tests.simulator.stored import Stored
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 
@@ -22,6 +23,8 @@ _MORE: Final = (0, 0, 1, 2)
 """Messages that a partner sends at once behind another."""
 SLOW_CALL: Final = 0.06
 """Seconds."""
+QUEUES_SHARE: Final = 0.35
+"""Schedules that have producers and consumers of queues; partners only as far as those pull what they send."""
 LINGERS: Final = 20
 """Milliseconds that pass by themselves where no task is ready: a commit may wait for others so long."""
 
@@ -43,8 +46,14 @@ class World:
         """How often a call of the service takes longer than the turn of a sequence."""
         self.threads = draw.choice([1, 2])
         """Of each dispatcher: fewer than there are sequences, so that some are left to other processes."""
-        names = draw.sample(sorted(POLICIES), draw.randint(1, 3))
-        self.partners = [Partner(name, self.oracle, self.counts, draw.choice([0.1, 0.3, 0.8])) for name in names]
+        self.queues = None
+        if draw.random() < QUEUES_SHARE:
+            self.queues = Queues(self.clock, self.oracle, self.stored, self.operator, draw, self.counts)
+        names, told = draw.sample(sorted(POLICIES), draw.randint(1, 3)), []
+        if self.queues is not None:
+            names = draw.sample(sorted(PULLED), draw.choice([0, 0, 1, 2]))
+            told = [self.queues.pull()] if names else []
+        self.partners = [Partner(name, self.oracle, self.counts, draw.choice([0.1, 0.3, 0.8]), *told) for name in names]
         self.fills_gaps = draw.random() < 0.5
         self.loses_words = draw.random() < 0.3
         self.slow_disk = draw.choice([0.3, 0.6, 0.9])
@@ -56,7 +65,9 @@ class World:
         self.frozen: dict[Process, int] = {}
         """Processes that stand still, and for how many steps."""
         self.processes: list[Process | None] = [None] * draw.choice([1, 1, 2, 2, PROCESSES])
-        weights = [weight * (1 if kind in _ALWAYS else draw.choice(_SWING)) for kind, weight in _WEIGHTS_OF.items()]
+        here = _WEIGHTS_OF if self.queues is None else _WITH_QUEUES | (_WITH_PULLED if names else {})
+        weights = [weight * (1 if kind in _ALWAYS else draw.choice(_SWING)) for kind, weight in here.items()]
+        self._kinds = list(here)
         self._weights = list(accumulate(weights))
         self.tell: Callable[[str], object] = lambda _line: None
 
@@ -119,9 +130,9 @@ class World:
         draw = self._draw
         draw.seed(number)
         self.frozen = {process: left - 1 for process, left in self.frozen.items() if left}
-        kind = draw.choices(list(_WEIGHTS_OF), cum_weights=self._weights)[0]
+        kind = draw.choices(self._kinds, cum_weights=self._weights)[0]
         if not STEPS[kind](self, draw):
-            kind = draw.choice(["goes on", "sends"])
+            kind = draw.choice(["goes on", "leases" if self.queues else "sends"])
             STEPS[kind](self, draw)
         self.counts[kind] += 1
         self.tell(f"  {kind}")
@@ -227,13 +238,52 @@ class World:
         return bool(slots)
 
     def _operate(self, draw: random.Random) -> bool:
-        return self.operator.act(draw)
+        return self.operator.act(draw) if self.queues is None else self.operator.act_on_sequence(draw)
+
+    def _of_queues(self, draw: random.Random, step: Callable[[Queues], QueueStep]) -> bool:
+        process = self.some(draw)
+        return self.queues is not None and process is not None and step(self.queues)(process, draw)
+
+    def _put(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.jobs.put)
+
+    def _lease(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.jobs.lease)
+
+    def _settle(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.jobs.settle)
+
+    def _publish(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.topics.publish)
+
+    def _subscribe(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.topics.change)
+
+    def _replay(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.topics.replay)
+
+    def _transact(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.transactions.transact)
+
+    def _purge(self, draw: random.Random) -> bool:
+        return self.queues is not None and self.queues.jobs.purge(draw)
+
+    def _look_at_queues(self, draw: random.Random) -> bool:
+        process = self.some(draw)
+        if process is not None:
+            process.look_at_queues()
+        return process is not None
 
     def _sweep(self, draw: random.Random) -> bool:
         process = self.some(draw)
         if process is not None:
-            process.sweep(self.oracle.before_retention)
+            process.sweep(self._before_retention)
         return process is not None
+
+    def _before_retention(self) -> None:
+        self.oracle.before_retention()
+        if self.queues is not None:
+            self.queues.jobs.before_retention()
 
 
 STEPS: Final[dict[str, Callable[[World, random.Random], bool]]] = {
@@ -250,6 +300,15 @@ STEPS: Final[dict[str, Callable[[World, random.Random], bool]]] = {
     "restarts": World._restart,
     "is operated": World._operate,
     "sweeps": World._sweep,
+    "puts": World._put,
+    "publishes": World._publish,
+    "subscribes": World._subscribe,
+    "replays": World._replay,
+    "transacts": World._transact,
+    "leases": World._lease,
+    "settles": World._settle,
+    "purges": World._purge,
+    "looks at queues": World._look_at_queues,
 }
 _WEIGHTS_OF: Final = {
     "goes on": 42,
@@ -266,7 +325,34 @@ _WEIGHTS_OF: Final = {
     "is operated": 6,
     "sweeps": 1,
 }
-_ALWAYS: Final = frozenset(("goes on", "commits", "sends"))
+_WITH_QUEUES: Final = {
+    "goes on": 30,
+    "commits": 9,
+    "puts": 5,
+    "publishes": 5,
+    "subscribes": 5,
+    "replays": 1,
+    "transacts": 4,
+    "leases": 11,
+    "settles": 20,
+    "looks at queues": 4,
+    "time passes": 4,
+    "crashes": 2.5,
+    "is taken for dead": 2,
+    "restarts": 5,
+    "purges": 1.5,
+    "sweeps": 1,
+}
+_WITH_PULLED: Final = {
+    "sends": 14,
+    "ends": 2,
+    "is answered": 3,
+    "is woken": 3,
+    "looks": 2,
+    "is operated": 3,
+}
+"""Beside, where consumers pull what partners send."""
+_ALWAYS: Final = frozenset(("goes on", "commits", "sends", "leases", "settles"))
 _SWING: Final = (0, 0.5, 1, 1, 3)
 """What a schedule multiplies the weight of each other step with: so some are full of one thing and have none of
 another."""

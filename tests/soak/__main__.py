@@ -1,10 +1,12 @@
 """``make soak``: the run, and its last line.
 
-    python -m tests.soak [--duration SECONDS] [--seed N] [--plant MISTAKE] [--front FRONT] [--keep DIR] [--audit]
+    python -m tests.soak [--duration SECONDS] [--seed N] [--plant MISTAKE] [--front FRONT] [--target TARGET]
+                         [--keep DIR] [--audit]
 
 With ``--audit`` a job of Spark goes through the stores that they left: wsrm-mq pipeline audit.
 
-Half of the time behind gunicorn, half behind ``wsrm-mq serve``, or all of it behind the one that is named.
+Half of the time behind gunicorn, half behind ``wsrm-mq serve``, or all of it behind the one that is named. With
+``--target queues`` behind gunicorn, with programs beside it that put, publish and consume.
 
 Exit status 1: something was lost, repeated, swapped, owned and not run, or otherwise not as it has to be.
 """
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.soak.checker import PLANTS, judge, plant
+from tests.soak.queues import soak_queues
 from tests.soak.run import FRONTS, Soak, soak
 
 SHOWN: Final = 100
@@ -37,18 +40,25 @@ def main() -> int:
     parser.add_argument("--duration", type=float, default=600.0, help="seconds with load and faults (default: 600)")
     parser.add_argument("--seed", type=int, default=1, help="what clients and faults choose by (default: 1)")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put one mistake into what the checker is given")
+    parser.add_argument(
+        "--target", choices=["service", "queues"], default="service", help="what is used beside clients"
+    )
     parser.add_argument("--front", choices=FRONTS, help="behind this only")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave store, service database and log there")
     parser.add_argument("--audit", action="store_true", help="have Spark audit the stores at the end")
     given = parser.parse_args()
     print(f"soak: {given.duration:g} s, seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak") as temporary:
-        fronts = [given.front] if given.front else FRONTS
+        fronts = ["queues"] if given.target == "queues" else [given.front] if given.front else FRONTS
         runs: list[Soak] = []
         for front in fronts:
             directory = (given.keep or Path(temporary)) / front
             directory.mkdir(parents=True, exist_ok=True)
-            done = soak(directory, given.duration / len(fronts), given.seed, front=front)
+            seconds = given.duration / len(fronts)
+            if front == "queues":
+                done = soak_queues(directory, seconds, given.seed)
+            else:
+                done = soak(directory, seconds, given.seed, front=front)
             print(f"soak: {front}:", ", ".join(f"{name} {count}" for name, count in sorted(done.faults.items())))
             runs.append(done)
         audited = audit([done.store for done in runs], Path(temporary) / "audit") if given.audit else []

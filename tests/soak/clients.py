@@ -17,6 +17,7 @@ PATIENCE_SECONDS = 120.0
 
 ORDERS = Orders()
 
+WISHES = (("", 1200), ("fail=1", 12), ("fail=4", 1), ("fail=999", 1), ("sleep=0.3", 8))
 LASTING = ("fail=4", "fail=999")
 """What fails so often is blocked: the ladder has fewer steps."""
 
@@ -25,8 +26,13 @@ class Client:
     """Sends sequence after sequence until it is told to stop, finishes the one it is at, and remembers what it was
     told. Its choices depend on ``seed`` alone."""
 
-    def __init__(self, server: Listening, seed: str, over: threading.Event) -> None:
+    def __init__(
+        self, server: Listening, seed: str, over: threading.Event, orders: Orders = ORDERS, *, may_fail: bool = True
+    ) -> None:
+        """``may_fail``: some of what it sends tells the service to fail."""
         self._server = server
+        self._orders = orders
+        self._wishes = WISHES if may_fail else WISHES[:1]
         self._chance = random.Random(seed)
         self._over = over
         self.sources: list[OrderSender] = []
@@ -47,7 +53,7 @@ class Client:
                 self.trouble.append(f"{type(error).__name__}: {error}")
 
     def _sequence(self) -> None:
-        source = OrderSender(self._server, write=self._order)
+        source = OrderSender(self._server, self._orders, write=self._order)
         self.sources.append(source)
         chance = self._chance
         length = chance.randint(5, 120)
@@ -91,12 +97,11 @@ class Client:
         """The same operation each time it is sent."""
         fixed = random.Random(f"{identifier} {number}")
         if fixed.random() < 0.1 and identifier not in self._gaps:
-            return ORDERS.echo(identifier, number, f"t{number}")
-        wishes = [("", 1200), ("fail=1", 12), ("fail=4", 1), ("fail=999", 1), ("sleep=0.3", 8)]
-        [wish] = fixed.choices([wish for wish, _ in wishes], [weight for _, weight in wishes])
+            return self._orders.echo(identifier, number, f"t{number}")
+        [wish] = fixed.choices([wish for wish, _ in self._wishes], [weight for _, weight in self._wishes])
         if wish in LASTING:
             self.made_to_fail.add((identifier, number))
-        return ORDERS.put(identifier, number, wish)
+        return self._orders.put(identifier, number, wish)
 
     def _end(self, source: OrderSender, last: int | None) -> None:
         """Close or terminate it; what was acknowledged has to be delivered all the same. ``last`` is left out where

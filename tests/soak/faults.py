@@ -24,7 +24,7 @@ BLOCKED: Final = (
     "select e.failures, (select count(*) from ledger l where l.position = e.id and l.event = 'holder_died') "
     "from entry e join lane s on s.blocked = e.id where s.identifier = ? and e.number = ?"
 )
-LEFT: Final = f"select s.identifier, e.number, s.owner, s.blocked, s.retry_at, s.state {_LIVE} limit 5"
+LEFT: Final = f"select s.identifier, e.number, s.owner, s.blocked, s.retry_at, s.ended {_LIVE} limit 5"
 
 
 class Faults:
@@ -34,7 +34,7 @@ class Faults:
     the ladder has ``steps``: no other may be given up."""
 
     def __init__(self, fleet: Fleet, seed: str, is_made_to_fail: Callable[[str, int], bool], steps: int) -> None:
-        self._fleet = fleet
+        self.fleet = fleet
         self._is_made_to_fail = is_made_to_fail
         self._steps = steps
         self._chance = random.Random(seed)
@@ -69,30 +69,30 @@ class Faults:
             self.kill_a_worker()
 
     def kill_a_worker(self) -> None:
-        if workers := self._fleet.workers:
-            self.kills += self._fleet.kill_worker(self._chance.choice(workers))
+        if workers := self.fleet.workers:
+            self.kills += self.fleet.kill_worker(self._chance.choice(workers))
 
     def end_a_worker(self) -> None:
         """SIGTERM: it drains, and is replaced."""
-        if workers := self._fleet.workers:
-            self._fleet.tell(signal.SIGTERM, self._chance.choice(workers))
+        if workers := self.fleet.workers:
+            self.fleet.tell(signal.SIGTERM, self._chance.choice(workers))
 
     def reload(self) -> None:
         """A rolling restart: new workers begin, the old ones drain."""
-        self._fleet.tell(signal.SIGHUP)
+        self.fleet.tell(signal.SIGHUP)
 
     def restart(self) -> None:
-        self._fleet.stop()
-        self._fleet.start()
+        self.fleet.stop()
+        self.fleet.start()
 
     def kill_the_master(self) -> None:
         """Its workers notice, drain and end, while those of the next one serve already."""
-        self._fleet.orphan()
+        self.fleet.orphan()
         self.kills += 1
-        self._fleet.start()
+        self.fleet.start()
 
     def set_the_clock(self) -> None:
-        self._fleet.set_clock(self._chance.choice([-HOUR, 0.0, HOUR]))
+        self.fleet.set_clock(self._chance.choice([-HOUR, 0.0, HOUR]))
 
     def look(self) -> None:
         """An operator reads while everything runs."""
@@ -114,7 +114,7 @@ class Faults:
     def _explain(self, identifier: str, number: int, was_to_fail: bool) -> None:
         """A message blocks its sequence after the last step of the ladder, and because it was to fail, or its holders
         were killed time and again: anything else is trouble."""
-        for failures, deaths in self._fleet.stored.rows(BLOCKED, identifier, number):
+        for failures, deaths in self.fleet.stored.rows(BLOCKED, identifier, number):
             if failures <= self._steps:
                 self.trouble.append(f"{identifier} {number} is blocked after {failures} of {self._steps + 1} tries")
             if not was_to_fail and deaths < 3:
@@ -122,7 +122,7 @@ class Faults:
 
     def _command(self, *words: str, refusable: bool = False) -> dict[str, Any] | None:
         """What a command says, as JSON; ``None`` where it was refused."""
-        command = [sys.executable, "-m", "wsrm_mq", *words, "--json", "--store", str(self._fleet.store)]
+        command = [sys.executable, "-m", "wsrm_mq", *words, "--json", "--store", str(self.fleet.store)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode and not refusable:
             self.trouble.append(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
@@ -137,12 +137,15 @@ class Faults:
         end = time.monotonic() + QUIET_SECONDS
         while not (clients_ended() and self._unsettled() == 0):
             if time.monotonic() > end:
-                self.trouble.append(f"not quiet after {QUIET_SECONDS:.0f} s: {self._fleet.stored.rows(LEFT)}")
+                self.trouble.append(f"not quiet after {QUIET_SECONDS:.0f} s: {self.fleet.stored.rows(LEFT)}")
                 return
-            if self._fleet.stored.rows("select 1 from lane where blocked is not null limit 1"):
-                self.repair()
+            self.repair_blocked()
             time.sleep(0.2)
 
+    def repair_blocked(self) -> None:
+        if self.fleet.stored.rows("select 1 from lane where blocked is not null limit 1"):
+            self.repair()
+
     def _unsettled(self) -> int:
-        [(count,)] = self._fleet.stored.rows(UNSETTLED)
+        [(count,)] = self.fleet.stored.rows(UNSETTLED)
         return int(count)

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.crash.witness import in_background
 from tests.soak.checker import Evidence
 from tests.soak.clients import Client
 from tests.soak.faults import Faults
 from tests.support.fleet import Command, Fleet, gunicorn, served
+from tests.support.orders import Orders
 from wsrm_mq.store.invariants import all_findings
 
 LOOK_SECONDS = 0.5
@@ -25,6 +27,8 @@ OWNED = (
     ' where i.ended_at is null and s.cursor < s."limit" and s.blocked is null'
 )
 CLIENTS = 6
+PULLED = "/pulled"
+"""The endpoint whose messages programs consume."""
 WORKERS = 4
 RETRY = (0.05, 0.2)
 FRONTS = ("gunicorn", "serve")
@@ -78,18 +82,29 @@ def soak(
     seed: int,
     *,
     disturb: Callable[[Faults, float], None] = every_so_often,
+    quiet: Callable[[], None] = lambda: None,
+    is_pulled: bool = False,
     front: str = FRONTS[0],
     preload: bool | None = None,
     retry: Sequence[float] = RETRY,
 ) -> Soak:
-    """``preload``: whether the workers are forked from a process that has the application; by default the seed says."""
+    """``quiet`` is called when nothing is sent any more, and nothing is left to be delivered. ``is_pulled``: every
+    second client sends to an endpoint whose messages programs consume. ``preload``: whether the workers are forked from
+    a process that has the application; by default the seed says."""
     preload = random.Random(seed).random() < 0.5 if preload is None else preload
     over = threading.Event()
-    options = {"retry": list(retry), "on_poison": "block", "hold_wait": 2.0}
+    options: dict[str, Any] = {"retry": list(retry), "on_poison": "block", "hold_wait": 2.0}
+    if is_pulled:
+        options["partners"] = {"pulled": {"path": PULLED, "mode": "pull"}}
     command, workers = _server(front, preload)
     with Fleet(directory, command, work=0.001, **options) as fleet:
         fleet.start(workers)
-        clients = [Client(fleet, f"{seed} {number}", over) for number in range(CLIENTS)]
+        clients = [
+            Client(fleet, f"{seed} {number}", over, Orders(path=PULLED), may_fail=False)
+            if is_pulled and number % 2
+            else Client(fleet, f"{seed} {number}", over)
+            for number in range(CLIENTS)
+        ]
         threads = [in_background(client.run) for client in clients]
 
         def is_made_to_fail(identifier: str, number: int) -> bool:
@@ -104,6 +119,7 @@ def soak(
         faults.until_quiet(lambda: not any(thread.is_alive() for thread in threads))
         is_quiet.set()
         looking.join()
+        quiet()
         fleet.stop()
         trouble = [*faults.trouble, *(word for client in clients for word in client.trouble)]
         with closing(sqlite3.connect(f"file:{fleet.store}?mode=ro", uri=True)) as db:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.soak.checker import judge, plant
 from tests.soak.faults import Faults
+from tests.soak.queues import soak_queues
 from tests.soak.run import FRONTS, Soak, soak
 from tests.support.forked import ROOT
 
@@ -36,6 +37,18 @@ def test_twenty_seconds_of_clients_and_faults_lose_repeat_and_swap_nothing(short
     assert (verdict.found, short.trouble) == ((), [])
     assert verdict.acknowledged > 100
     assert short.kills > 0
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.invariant("I4", "I6", "I7", "I11")
+def test_programs_that_are_killed_beside_a_service_take_each_message_in_order_and_keep_none(tmp_path: Path) -> None:
+    done = soak_queues(tmp_path, 20, SEED)
+    verdict = judge(done.evidence)
+    assert (verdict.found, done.trouble) == ((), [])
+    figures = done.faults
+    assert figures["killed_programs"] > 3
+    assert figures["taken_by_soak"] >= figures["put_to_soak"] > 100  # one that was killed tells nothing of its last put
+    assert figures["taken_by_fast"] == figures["taken_by_slow"] >= figures["put_to_soak/event"] > 100
 
 
 @pytest.mark.timeout(400)

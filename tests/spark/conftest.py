@@ -1,4 +1,4 @@
-"""One Spark for all tests: it takes ten seconds to begin. `make test-spark` installs what they need."""
+"""One Spark for all tests of a worker: it takes ten seconds to begin. `make test-spark` installs what they need."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.support.target import Target, serving
 
 HERE = Path(__file__).parent
 
+# The tables of tests are small: to compile a plan, and to plan anew while it runs, takes longer than to run it.
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -21,6 +22,9 @@ SETTINGS = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

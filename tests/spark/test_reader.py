@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from tests.support.filled import SECURITY, Filled
-from wsrm_mq.errors import ConfigurationError, ExportError, NotFound, StoreCorrupt, StoreUnavailable
+from wsrm_mq.errors import ConfigurationError, ExportError, NotFound, StoreLocked, StoreUnavailable
 from wsrm_mq.export import TABLES, Asked, Kind, export
 from wsrm_mq.spark.options import OPTIONS, parse
 from wsrm_mq.spark.reader import PushingReader, Reader
@@ -280,7 +280,7 @@ def test_a_table_without_rows_is_empty(filled: Filled) -> None:
     [
         ("none.db", {}, StoreUnavailable, "there is no such store or export"),
         ("*.nothing", {}, StoreUnavailable, "there is no such store or export"),
-        ("text.txt", {}, StoreCorrupt, "file is not a database"),
+        ("text.txt", {}, StoreLocked, "file is not a database"),
         ("wsrm.db", {"tabel": "messages"}, ConfigurationError, r"there is no option tabel; did you mean table\?"),
         ("wsrm.db", {"table": "message"}, ConfigurationError, "there is no table 'message'; there are messages"),
         ("wsrm.db", {"columns": "positon"}, ConfigurationError, "has no column 'positon'; it has store, node"),

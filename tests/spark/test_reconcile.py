@@ -18,7 +18,7 @@ Row = dict[str, Any]
 MESSAGES = """
 store string, node string, queue string, sequence string, number long, position long, message_id string, state string,
 outcome string, reason string, received_at timestamp, settled_at timestamp, origin string, replay_of long,
-confirmed_at timestamp, body_digest string"""
+confirmed_at timestamp, body_digest string, message long, deliveries long"""
 SEQUENCES = """
 store string, node string, queue string, sequence string, kind string, partner string, principal string, peer string,
 state string, ended string, last_number long, expected long"""

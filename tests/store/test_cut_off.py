@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from tests.queue.build import Instance, Node
 from tests.support.in_process import until
 from wsrm_mq.events.telling import Event, Events
+from wsrm_mq.store.driver import dropped_pages, log_bytes
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.store import Store
 
@@ -63,6 +67,22 @@ def test_what_was_committed_is_there_and_what_was_cut_off_is_told(
         assert all(count > 0 for count in pages(told))
     finally:
         store.close()
+
+
+def test_what_another_process_is_about_to_commit_is_not_taken_for_cut_off(tmp_path: Path, one: Instance) -> None:
+    """One that makes the store, or brings it forward, has no lock file yet."""
+    one.close()
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as writing:
+        writing.execute("PRAGMA cache_size = 8")
+        writing.execute("BEGIN IMMEDIATE")
+        writing.execute("CREATE TABLE large AS SELECT zeroblob(100000) AS body")
+        assert log_bytes(path) > 50_000, "its first pages are written before it commits"
+        assert dropped_pages(path) == 0
+        (tmp_path / "killed").mkdir()
+        for file in (path, tmp_path / "store.db-wal"):
+            shutil.copy(file, tmp_path / "killed")
+    assert dropped_pages(tmp_path / "killed" / "store.db") > 10
 
 
 def pages(told: list[Event]) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Mount
-from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
 from wsrm_mq.store.sqlite import connection
 from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer, translate, write_ahead
 from wsrm_mq.store.store import Store
@@ -37,6 +37,32 @@ def test_processes_that_make_a_store_at_once_wait_for_each_other(tmp_path: Path)
     first.close()
 
 
+@pytest.mark.parametrize("is_large", [True, False])
+def test_a_large_log_is_begun_anew_though_something_reads(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    monkeypatch.setattr(connection, "LARGE_LOG_PAGES", 1 if is_large else 1_000_000)
+    monkeypatch.setattr(connection, "RESTART_TIMEOUT_MS", 20_000)
+    db = connect_writer(path)
+    db.for_writing()
+    db.execute("CREATE TABLE one (x)")
+    for _ in range(50):
+        db.execute("INSERT INTO one VALUES (zeroblob(4096))")
+    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM one").fetchone()
+    leaving = threading.Timer(0.2, reader.execute, ["COMMIT"])
+    leaving.start()
+    db.checkpoint()
+    db.execute("INSERT INTO one VALUES (0)")
+    _is_busy, pages, _taken = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    leaving.join()
+    reader.close()
+    assert (pages < 50) is is_large
+    assert setting(db, "busy_timeout") == 0
+    db.close()
+
+
 def test_a_reader_cannot_write(path: Path) -> None:
     db = connect_reader(path)
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -56,7 +82,7 @@ def test_a_reader_cannot_write(path: Path) -> None:
         (sqlite3.SQLITE_READONLY_DBMOVED, StoreUnavailable),
         (sqlite3.SQLITE_CANTOPEN, StoreUnavailable),
         (sqlite3.SQLITE_CORRUPT_INDEX, StoreCorrupt),
-        (sqlite3.SQLITE_NOTADB, StoreCorrupt),
+        (sqlite3.SQLITE_NOTADB, StoreLocked),
     ],
 )
 def test_result_codes_become_errors_of_ours(code: int, kind: type[StoreError]) -> None:

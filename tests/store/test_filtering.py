@@ -138,11 +138,20 @@ def test_like_knows_two_signs_and_a_backslash_before_one_makes_it_a_character(db
 
 
 def test_every_column_can_be_asked_for(db: Database) -> None:
-    values = {name: "x" if known.kind is str else 3 for name, known in FIELDS.items()}
+    values = {name: "x" if known.kind is str else 3 for name, known in FIELDS.items() if "outcome" not in name}
     put(db, 3, {}, **{name: value for name, value in values.items() if name != "position"})
     put(db, 4, {})
     for name, value in values.items():
         assert found(db, f"{name} = {value!r}") == [3]
+
+
+def test_of_a_journal_the_outcome_can_be_asked_for_of_what_it_records(db: Database) -> None:
+    put(db, 3)
+    put(db, 4)
+    db.execute("UPDATE entry SET outcome = 'dead', reason = 'rejected', settled_at = 1 WHERE id = 3")
+    db.execute("UPDATE entry SET journal_of = 3 WHERE id = 4")
+    assert found(db, "outcome = 'dead'") == found(db, "outcome_reason = 'rejected'") == [4]
+    assert found(db, "outcome is null") == [3]
 
 
 def test_the_page_says_every_field_and_its_filters_find_what_it_says(db: Database) -> None:

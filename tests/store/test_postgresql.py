@@ -37,6 +37,7 @@ OWN: Final = {
     "invariants of sqlite_sequence": "as what is asked: once",
     "sqlite.connection._ALLOCATE": "a large object: bodies are streamed into it",
     "sqlite.connection._LAST_POSITION": "as many keys as are needed, each by nextval",
+    "sqlite.connection._RESERVE": "as many keys as are needed, each by nextval",
     "sqlite.creating._FIRST_ROWS[1]": "none: a sequence begins at 1",
     "sqlite.witness._LAST_KEYS": "none: no file can be replaced",
 }
@@ -45,9 +46,11 @@ OWN: Final = {
 OWN_IN_FUNCTIONS: Final = {
     "sqlite.backup": "pg_dump, and the mark of the copy",
     "sqlite.connection": "the options of a connection; BEGIN; a lock timeout; LISTEN tells that others have written",
+    "sqlite.files": "none: a server serves nothing but databases",
     "sqlite.looking": "a role that may only read",
     "sqlite.schema": "information_schema.tables; Alembic",
     "sqlite.space": "pg_database_size; autovacuum",
+    "sqlite.temporary": "none: express messages lie in the memory of a node, whatever its store is",
     "sqlite.vitals": "amcheck",
 }
 """Modules of the driver whose functions have statements of SQLite's, and what PostgreSQL has instead."""
@@ -199,7 +202,7 @@ def test_partial_indexes_stay_partial_and_times_fit(db: psycopg.Connection[Any])
     assert len(partial) > 20
     types = "SELECT DISTINCT data_type FROM information_schema.columns c JOIN pg_tables ON tablename = c.table_name "
     types += "WHERE schemaname = 'public'"
-    assert {name for (name,) in db.execute(types).fetchall()} == {"bigint", "text", "bytea"}
+    assert {name for (name,) in db.execute(types).fetchall()} == {"bigint", "real", "text", "bytea"}
     given = "SELECT table_name FROM information_schema.columns WHERE is_identity = 'YES' AND table_schema = 'public'"
     assert {name for (name,) in db.execute(given).fetchall()} == {
         *("queue", "entry", "lane", "ledger", "instance", "outbound_sequence", "client", "subscription", "binding"),

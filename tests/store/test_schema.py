@@ -14,10 +14,11 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+import wsrm_mq
 from tests.support.processes import Python
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreUnavailable
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreLocked, StoreUnavailable
 from wsrm_mq.store.sqlite import schema
-from wsrm_mq.store.sqlite.connection import connect_writer
+from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer
 from wsrm_mq.store.sqlite.presence import Presence
 from wsrm_mq.store.store import Store, store_path
 
@@ -299,11 +300,21 @@ def test_a_store_in_a_missing_directory_is_refused_with_its_path(tmp_path: Path)
         Store(tmp_path / "missing" / "store.db").open()
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"\x8f\x1c" * 4096, b"not a database", b"SQLite format 3"], ids=str)
+def test_a_file_that_is_encrypted_or_no_database_is_locked_and_nothing_is_touched(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "store.db"
-    path.write_text("not a database, but long enough to be read as one\n" * 100)
-    with pytest.raises(StoreCorrupt, match="not a database"):
-        Store(path).open()
+    path.write_bytes(content)
+    path.chmod(0o644)
+    before = path.stat()
+    for open_it in (lambda: Store(path).open(), lambda: wsrm_mq.connect(path), lambda: connect_reader(path)):
+        with pytest.raises(StoreLocked, match=r"store\.db: file is not a database\. An encrypted store is opened once"):
+            open_it()
+    after = path.stat()
+    assert path.read_bytes() == content
+    assert (after.st_mode, after.st_mtime_ns, after.st_ino) == (before.st_mode, before.st_mtime_ns, before.st_ino)
+    assert [one.name for one in tmp_path.iterdir()] == ["store.db"]
 
 
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -311,10 +322,19 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     db = sqlite3.connect(path)
     db.execute("CREATE TABLE orders (id)")
     db.close()
+    path.chmod(0o644)
+    before = path.stat()
     with pytest.raises(StoreCorrupt, match="not a wsrm_mq store") as refused:
         Store(path).open()
     assert "another file" in refused.value.hint
     assert tables(path) == {"orders"}
+    after = path.stat()
+    assert (after.st_mode, after.st_mtime_ns, after.st_ctime_ns) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        before.st_ctime_ns,
+    )
+    assert [one.name for one in tmp_path.iterdir()] == ["store.db"]
 
 
 def test_a_damaged_store_says_corrupt_and_what_to_do(path: Path) -> None:

@@ -8,17 +8,31 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import consuming, entries, lanes, queues, repairs
+from wsrm_mq.store import (
+    barriers,
+    consuming,
+    entries,
+    journals,
+    lanes,
+    modes,
+    outboxes,
+    queues,
+    repairs,
+    subscribing,
+    tokens,
+)
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for module in (queues, entries, lanes, repairs, consuming)
+    for module in (queues, entries, lanes, repairs, consuming, journals, modes, barriers, subscribing, tokens, outboxes)
     for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str) and not text.startswith("(")  # a part of statements
 }
 INDEX = {
+    "EXPRESS": "entry_consumed (queue=? AND id>?)",
+    "LOST": "queue_dead_letters (parent=?)",
     "QUEUE_ID": "sqlite_autoindex_queue_1",
     "DEAD_LETTERS": "queue_dead_letters (parent=?)",
     "ENTRY_BY_NUMBER": "INTEGER PRIMARY KEY (rowid=?)",
@@ -46,6 +60,7 @@ INDEX = {
     "OWNED_BY": "lane_owned",
     "CLAIMS_OF": "lane_owned",
     "RUNNABLE": "lane_runnable",
+    "RUNNABLE_CALLS": "lane_leasable",
     "RUNNABLE_SENDS": "lane_runnable",
     "NEXT_RETRY": "lane_runnable",
     "DISCARDING": "lane_discarding",
@@ -63,6 +78,7 @@ INDEX = {
     "ENDED_OWNERS": "lane_owned (owner>?)",
     "LIVE_INSTANCES": "instance_live",
     "END_INSTANCES": "instance_live",
+    "UNSETTLED_IN_ALL": "queue",
     "QUEUE_ROW": "sqlite_autoindex_queue_1",
     "LET_GO_OF_QUEUES": "queue_held (owner=?)",
     "ADD_DEDUPE": "",
@@ -72,6 +88,7 @@ INDEX = {
     "DUE_TO_BE_FORGOTTEN": "dedupe_until (until<?)",
     "FORGOTTEN": "dedupe_until (until<?)",
     "POSITION_IN": "entry_by_message (message=?)",
+    "IS_RECORDED": "entry_by_message (message=?)",
     "READY": "entry_ready (queue=? AND priority>?)",
     "COUNT_READY": "entry_ready (queue=? AND priority>?)",
     "LETTERS": "entry_dead (queue=?)",
@@ -81,13 +98,12 @@ INDEX = {
     "COUNT_GROUPED": "lane_leasable (queue=? AND served_at>?)",
     "RUN_OF_LANE": "entry_live (lane=? AND number>? AND number<?)",
     "COUNT_RUN": "entry_live (lane=? AND number>? AND number<?)",
+    "LEFT_OF_RUN": "entry_live (lane=? AND number<?)",
     "DUE_WAITS": "entry_waiting (hold=? AND retry_at<?)",
-    "NEXT_WAIT": "entry_waiting (hold=?",
+    "NEXT_ENDS": "entry_waiting (hold=?",
     "TURNED_BACK": "entry_waiting (hold=?)",
     "EXPIRED": "entry_expiring (expires_at>? AND expires_at<?)",
-    "NEXT_EXPIRY": "entry_expiring",
     "FIRST_ENDS": "instance_live",
-    "NEXT_LANE_WAIT": "lane_leasable",
     "LEASED_BY": "entry_leased (owner=? AND leased_until>? AND leased_until<?)",
     "LANES_LEASED_BY": "lane_leased (owner=? AND leased_until>? AND leased_until<?)",
     "HOLDERS": "instance",
@@ -95,20 +111,46 @@ INDEX = {
     "PEEK_LETTERS": "entry_dead (queue=? AND id>?)",
     "UNSETTLED_IN": "entry_consumed (queue=? AND id>? AND id<?)",
     "STATES": "entry_consumed (queue=?)",
+    "LAST_UNSETTLED": "entry_consumed (queue=?)",
+    "TO_COME": "entry_consumed (queue=? AND id<?)",
     "LETTERS_OF": "queue_dead_letters (parent=?)",
     "DECLARED_QUEUES": "sqlite_autoindex_queue_1",
     "EVERY_QUEUE": "sqlite_autoindex_queue_1",
-    "NEXT_OF_EACH": "sqlite_autoindex_queue_1",
     "LEASED_IN": "instance",
+    "CLIENT": "client_live (instance=?",
+    "OTHER_LOADS": "subscription_by_queue (queue=?",
+    "IS_SERVED": "SCAN queue",
+    "LEFT_BEHIND": "entry_leased (owner=?",
+    "MOVE_ENTRIES": "entry_live (lane=? AND number>?)",
+    "ENDPOINTS": "queue",
+    "LANES_BY_PARTNER": "lane",
+    "LANES_OF": "lane",
+    "LOOSE_BY_PARTNER": "entry",
+    "LOOSE_OF": "loose",
+    "FIRST_BARRIER": "entry_waiting (hold=?)",
+    "UNSETTLED_BEFORE": "entry_consumed (queue=? AND id<?)",
+    "SUBSCRIBED_WITHOUT": "subscription_by_queue (queue=?)",
+    "END_CLIENT": "client_live (instance=?)",
+    "OUTBOX_LAST": "PRIMARY KEY (principal=? AND lane=?)",
+    "MOVE_OUTBOX": "PRIMARY KEY (principal=? AND lane=?)",
+    "TOKENS": "token",
+    "TOKEN": "PRIMARY KEY (name=?)",
+    "TOKEN_OF_CERTIFICATE": "(certificate=?)",
+    "DROP_TOKEN": "PRIMARY KEY (name=?)",
+    "TOKEN_USED": "PRIMARY KEY (name=?)",
+    "WAS_HAD": "subscription_by_queue (queue=?)",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
-LOOKS_AT_ALL = {"HOLDERS", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "NEXT_OF_EACH"}
-"""Instances and queues are few."""
-SORTED = {"STATES"}
+AT_A_START = {"ENDPOINTS", "LANES_BY_PARTNER", "LANES_OF", "LOOSE_BY_PARTNER", "LOOSE_OF"}
+"""Asked once by a process whose mode is, or was, pull."""
+LOOKS_AT_ALL = {"UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "TOKENS"}
+"""Instances, queues and tokens are few."""
+SORTED = {"STATES", "LEFT_BEHIND", *AT_A_START}
 PARTIAL = {
     "FIRST_ENDS",
-    "NEXT_EXPIRY",
+    "NEXT_ENDS",
     "RUNNABLE",
+    "RUNNABLE_CALLS",
     "RUNNABLE_SENDS",
     "DISCARDING",
     "LIVE_INSTANCES",

@@ -40,7 +40,7 @@ def message(**columns: object) -> dict[str, Any]:
 
 
 def entry(queue: int, position: int) -> dict[str, Any]:
-    names = ("lane", "number", "waiter", "outcome", "reason", "settled_at")
+    names = ("lane", "number", "waiter", "outcome", "reason", "settled_at", "priority", "expires_at")
     return {**dict.fromkeys(names), "id": position, "queue": queue, "message": position, "wants_reply": 0, "named": 1}
 
 

@@ -21,6 +21,7 @@ from wsrm_mq.store import group_commit, writer
 from wsrm_mq.store.cache import LaneCache
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.sqlite import connection, witness
+from wsrm_mq.store.sqlite.connection import Connection
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
@@ -506,6 +507,41 @@ def test_what_a_loop_that_has_ended_left_is_written_all_the_same(store: Store) -
         store.submit(note(str(number)), told, lingers=True)
         told.wait(3 + number)
         assert time.monotonic() - begun < writer.NET_SECONDS / 2
+
+
+def test_what_is_thrown_into_a_thread_that_leads_leaves_the_batch_to_the_writers_thread(store: Store) -> None:
+    thrown, told = [KeyboardInterrupt()], Told()
+
+    def broken_off(tx: Transaction) -> str:
+        if thrown:
+            raise thrown.pop()
+        return note("led")(tx)
+
+    store.writer.submit(note("beside"), told, is_led=True)
+    with pytest.raises(KeyboardInterrupt):
+        store.call(broken_off, leads=True)
+    assert told.wait(1) == ["beside"]
+    store.call(note("behind"))
+    assert noted(store) == ["beside", "led", "behind"]
+
+
+def test_what_is_thrown_into_a_thread_that_leads_while_it_commits_is_raised_and_all_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, told = Connection.execute, Told()
+
+    def broken_off(self: Connection, statement: str, *parameters: Any) -> Any:
+        result = execute(self, statement, *parameters)
+        if statement == "COMMIT":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(Connection, "execute", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        store.call(note("led"), leads=True, committed=lambda result: told(result, None))
+    assert told.results == noted(store) == ["led"]
+    assert store.call(note("behind"), leads=True) == "behind"
 
 
 @pytest.mark.timed

@@ -79,6 +79,7 @@ class Shell:
     PROMPT = "--- done ---"
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.port: int = taken.getsockname()[1]
         own = {name: value for name, value in os.environ.items() if not name.startswith(("WSRM_MQ_", "ORDERS_"))}
@@ -130,6 +131,18 @@ class Shell:
             time.sleep(0.2)
             shown = self.type(typed.command)
         assert fits(shown, typed.shown), f"$ {typed.command}\n{shown}\ninstead of\n{typed.shown}"
+
+    def follow_page(self, path: Path, seconds: float = 30) -> int:
+        """Write each program of a page that names its file, and type its consoles; answers how much was typed."""
+        followed = 0
+        for kind, text in blocks(path):
+            named = re.match(r"# (\w+\.py)\n", text)
+            if named is not None:
+                (self._directory / named[1]).write_text(text)
+            for typed in session(text) if kind == "console" else ():
+                self.follow(typed, seconds)
+                followed += 1
+        return followed
 
     def close(self) -> None:
         """End what was started in it, and the shell itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.acts.act import Act, Arguments, Right, Verb
+from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind, Right, Verb
 from wsrm_mq.errors import NotFound
 
 if TYPE_CHECKING:
@@ -91,17 +91,32 @@ CONFIRM: Final = Act(
     examples=EXAMPLES,
 )
 
+
+def _redrive(tx: Transaction, position: int, *, counts: bool = True, **how: Any) -> None:
+    _verbs().redrive(tx, position, reset=counts, **how)
+
+
 REDRIVE: Final = Act(
     LETTER,
     "redrive",
-    load=lambda: _verbs().redrive,
+    load=lambda: _redrive,
     does=_told("deliver {these} again {when}"),
     fits=(_DEAD,),
+    arguments=(
+        Argument("to", Kind.TEXT, "Into this queue, in place of the one that they came from."),
+        Argument(
+            "counts",
+            Kind.ONE_OF,
+            "Their failures and cancels are counted anew, or on.",
+            (Choice("reset", True), Choice("keep", False)),
+            default="reset",
+        ),
+    ),
     help="""Deliver dead letters again.
 
     Those of a sequence go in its order. Each keeps the key that the service knows it by, so that what it has done
     already is recognised. One that fails for good is a dead letter again.""",
-    examples=EXAMPLES,
+    examples=(*EXAMPLES, '42 --to repairs --counts keep --reason "to look"'),
 )
 
 

@@ -1,18 +1,135 @@
-"""The files of an archive, read back."""
+"""The files of an archive: rows are written by table, day and queue, in the order in which they come, and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from operator import itemgetter
 from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
+from pyarrow import compute
 
 from wsrm_mq.archive.manifest import Archive, ArchivedSegment
 from wsrm_mq.errors import ExportError
-from wsrm_mq.export.arrow import schema, stored_batches
+from wsrm_mq.export.arrow import ParquetWriter, schema, stored_batches
 from wsrm_mq.export.schema import Column, Kind, Table, chosen
 from wsrm_mq.export.segments import read_errors
-from wsrm_mq.files import digest_of
+from wsrm_mq.files import digest_of, replacing
+
+SEGMENT_ROWS: Final = 500_000
+SEGMENT_BYTES: Final = 512 * 1024 * 1024
+_DAY: Final = 86_400_000_000
+_NONE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The name that readers of folders take for null."""
+_BY_QUEUE: Final = ("messages", "sequences", "ledger")
+
+
+class Place(NamedTuple):
+    """The folders of rows of a table, named as Hive names them."""
+
+    table: str
+    day: int | None
+    """Since the epoch, in UTC; ``None``: the table knows no time."""
+    queue: str | None
+
+    @property
+    def folder(self) -> Path:
+        parts = [self.table]
+        if self.day is not None:
+            date = (pa.scalar(self.day, pa.int32()).cast(pa.date32())).as_py()
+            parts.append(f"date={date.isoformat()}")
+        if self.table in _BY_QUEUE:
+            # A queue may be named by any path, and a folder not by any name.
+            parts.append(f"queue={quote(self.queue, safe='')[:200] if self.queue is not None else _NONE}")
+        return Path(*parts)
+
+
+def places(table: Table, rows: pa.RecordBatch) -> list[Place]:
+    """Answer the place of each row."""
+    days: Iterable[int | None] = itertools.repeat(None)
+    if table.moment is not None:
+        moments = rows.column(table.moment).cast(pa.int64()).to_pylist()
+        days = [None if one is None else one // _DAY for one in moments]
+    queues = rows.column("queue").to_pylist() if table.name in _BY_QUEUE else itertools.repeat(None)
+    return [Place(table.name, day, queue) for _, day, queue in zip(range(rows.num_rows), days, queues, strict=False)]
+
+
+def write(
+    directory: Path, batch: int, table: Table, columns: Sequence[Column], rows: Iterable[pa.RecordBatch]
+) -> Iterator[ArchivedSegment]:
+    """Write ``rows``, which come sorted by their place, as files of the batch with this number; tells each when it is
+    whole and on disk. Two writers at once never write the same file."""
+    target = schema(columns)
+    plain = (one if one.schema == target else one.select(target.names).cast(target) for one in rows)
+    placed = (run for one in plain for run in _runs(table, one))
+    for place, group in itertools.groupby(placed, key=itemgetter(0)):
+        parts = (part for _place, part in group)
+        while (first := next(parts, None)) is not None:
+            file = place.folder / f"{batch:06}-{secrets.token_hex(4)}.parquet"
+            yield _segment(directory, file, batch, table, columns, itertools.chain([first], parts))
+
+
+def _runs(table: Table, rows: pa.RecordBatch) -> Iterator[tuple[Place, pa.RecordBatch]]:
+    """Parts of ``rows`` that belong to one place."""
+    start = 0
+    for place, group in itertools.groupby(places(table, rows)):
+        count = sum(1 for _ in group)
+        yield place, rows.slice(start, count)
+        start += count
+
+
+def _segment(
+    directory: Path,
+    file: Path,
+    batch: int,
+    table: Table,
+    columns: Sequence[Column],
+    parts: Iterable[pa.RecordBatch],
+) -> ArchivedSegment:
+    """Write a file with as many of ``parts`` as fit it."""
+    count = size = 0
+    keys: list[int] = []
+    moments: list[int] = []
+    (directory / file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with replacing(directory / file) as opened, closing(ParquetWriter(opened, columns)) as writer:
+        for part in parts:
+            writer.add(part)
+            count, size = count + part.num_rows, size + part.nbytes
+            keys = _extremes(keys, part.column(table.key[0]))
+            if table.moment is not None:
+                moments = _extremes(moments, part.column(table.moment).cast(pa.int64()))
+            if count >= SEGMENT_ROWS or size >= SEGMENT_BYTES:
+                break
+    digest, size = digest_of(directory / file)
+    earliest, latest = (one // 1000 for one in moments) if moments else (None, None)
+    return ArchivedSegment(
+        table=table.name,
+        file=file.as_posix(),
+        rows=count,
+        bytes=size,
+        sha256=digest,
+        first=(keys[0],),
+        last=(keys[1],),
+        earliest=earliest,
+        latest=latest,
+        read_at=0,
+        batch=batch,
+    )
+
+
+def _extremes(known: list[int], column: pa.Array) -> list[int]:
+    """The least and the greatest of both."""
+    found = compute.min_max(column).as_py()
+    ends = [one for one in (*known, found["min"], found["max"]) if one is not None]
+    return [min(ends), max(ends)] if ends else []
+
+
+# read back
 
 
 def columns_of(known: Archive, table: Table) -> tuple[Column, ...]:

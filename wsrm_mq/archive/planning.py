@@ -34,7 +34,8 @@ class Wanted(NamedTuple):
     """The keys that the archive holds afterwards, by the names of the fields of its manifest."""
 
     is_new: bool
-    """Otherwise there is nothing but sequences that go on, without a message of theirs that was settled."""
+    """Whether the batch has anything new. Otherwise it has only sequences that go on, without a message of theirs that
+    was settled."""
 
 
 def plan(db: Database, known: Archive) -> Wanted:

@@ -1,4 +1,4 @@
-"""Rows taken out of an archive: each file that has some of them is written anew, in its place a new name."""
+"""The removal of rows from an archive: each file that has some of them is written anew, under a new name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import msgspec
 import pyarrow as pa
 from pyarrow import compute
 
-from wsrm_mq.archive.files import columns_of, damage, read
+from wsrm_mq.archive.files import columns_of, damage, read, write
 from wsrm_mq.archive.manifest import Archive, ArchivedSegment
-from wsrm_mq.archive.writing import write
 from wsrm_mq.errors import ExportError
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.sequence.ranges import AckRanges

@@ -14,6 +14,7 @@ __all__ = ["main", "program"]
 
 COMMANDS: Final = {
     "serve": ("wsrm_mq.cli.serve", "Serve a SOAP service (WSGI or ASGI), made reliable."),
+    "queue-server": ("wsrm_mq.cli.queue_server", "Offer queues to programs on other machines."),
     "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
     "status": ("wsrm_mq.cli.status", "Show on one screen how the service does."),
     "check": ("wsrm_mq.cli.check", "Be a plug-in of Nagios: 0, 1, 2 or 3."),
@@ -22,7 +23,12 @@ COMMANDS: Final = {
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
     "message": ("wsrm_mq.cli.message", "Look at messages, try them again, give them up."),
     "queue": ("wsrm_mq.cli.queue", "See queues, put messages there and take them."),
+    "topic": ("wsrm_mq.cli.topic", "See where topics lead, and publish to them."),
+    "subscription": ("wsrm_mq.cli.subscription", "See who consumes, and who is gone."),
+    "client": ("wsrm_mq.cli.subscription", "See which programs consume."),
+    "journal": ("wsrm_mq.cli.journal", "See what came into queues, and its outcome."),
     "dead-letter": ("wsrm_mq.cli.dead_letter", "Deliver dead letters again, or give them up."),
+    "token": ("wsrm_mq.cli.token", "Let programs on other machines use the queues."),
     "audit": ("wsrm_mq.cli.audit", "See what operators did."),
     "replay": ("wsrm_mq.cli.replay", "Deliver stored messages again, by a plan."),
     "archive": ("wsrm_mq.cli.archive", "Let retention delete what archives hold."),

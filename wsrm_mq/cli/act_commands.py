@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.acts import ACTS, Act, Argument, Kind
+from wsrm_mq.acts.messages import DISCARD_LETTER, REDRIVE
 from wsrm_mq.acts.sequences import SUBJECT as SEQUENCE
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import as_json, fields, is_terminal, result, say
 from wsrm_mq.cli.place import POSITION, Place, in_store, looking
 from wsrm_mq.errors import NotAllowed
@@ -95,6 +97,7 @@ def _positions(place: Place, act: Act, query: str, everything: bool) -> list[int
     return fitting(place.path, act, query)
 
 
+_OVER_NETWORK: Final = (REDRIVE, DISCARD_LETTER)
 _NOUNS: Final = {"message": "message", "dead-letter": "dead letter"}
 
 
@@ -103,7 +106,8 @@ _NOUNS: Final = {"message": "message", "dead-letter": "dead letter"}
 
 def _command(act: Act, help_: str, callback: Callable[..., None], *, is_query: bool) -> click.Command:
     made = click.command(act.name, cls=Asking if is_query else click.Command, help=help_)
-    return made(in_store(acting(callback)))
+    command = in_store(acting(callback))
+    return made(over_network(act.name)(command) if act in _OVER_NETWORK else command)
 
 
 def _with_arguments(act: Act, command: Callable[..., None]) -> Callable[..., None]:
@@ -148,12 +152,12 @@ def _run(
     act: Act, place: Place, care: Care, choose: Callable[[Database], tuple[list[Any], str]], given: dict[str, Any]
 ) -> None:
     """Do an act as a command. ``choose`` answers the things that it is done to, and what they are called."""
-    from wsrm_mq.views.instances import live_instances
+    from wsrm_mq.views.instances import is_served, live_instances
 
     how, why = _values(act, given), care.why()
     with looking(place) as db:
         things, called = choose(db)
-        when, later = ("now", "") if live_instances(db) else _AT_START
+        when, later = ("now", "") if live_instances(db) or not is_served(db) else _AT_START
     is_one, of_sequences = len(things) == 1, act.subject == SEQUENCE
 
     def told(result: Any) -> str:

@@ -35,9 +35,12 @@ def audit() -> None:
 def list_(place: Place, query: str, actor: str | None, since: str | None, before: int | None, limit: int) -> None:
     """List the acts of operators, the newest last.
 
+    And what was published and no queue has taken: unrouted.
+
     \b
     Example: wsrm-mq audit list seq:242f14a4
              wsrm-mq audit list --actor ada --since 1d
+             wsrm-mq audit list -event:unrouted
     """
     from wsrm_mq.views.audit import acts
     from wsrm_mq.views.naming import shortened

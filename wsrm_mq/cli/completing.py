@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
 
-__all__ = ["completion", "connections", "plans", "positions", "query", "sequences", "values"]
+__all__ = ["completion", "connections", "plans", "positions", "query", "sequences", "subscriptions", "tokens", "values"]
 
 MOST: Final = 50
 """Names are offered."""
@@ -43,6 +43,16 @@ def plans(context: click.Context, _parameter: click.Parameter, begun: str) -> li
 
 def connections(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     return _offered(context, "connection", begun)
+
+
+def subscriptions(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of durable subscriptions."""
+    return _offered(context, _SUBSCRIPTION, begun)
+
+
+def tokens(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of tokens."""
+    return _offered(context, _TOKEN, begun)
 
 
 def positions(outcome: str | None = None) -> Any:
@@ -133,6 +143,18 @@ def _plans(db: Database, begun: str) -> Iterator[str]:
     return _beginning((one.id for one in plans(db)), begun)
 
 
+def _subscriptions(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.views.queues import subscriptions
+
+    return _beginning((one.queue for one in subscriptions(db) if one.pattern is not None), begun)
+
+
+def _tokens(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.server.tokens import listed
+
+    return _beginning((one.name for one in listed(db)), begun)
+
+
 def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
     from wsrm_mq.views.query import parse
     from wsrm_mq.views.reading import messages
@@ -142,12 +164,16 @@ def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
 
 
 _PLAN: Final = "a plan"
+_SUBSCRIPTION: Final = "a subscription"
+_TOKEN: Final = "a token"
 _POSITION: Final = "a position "
 _STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
     "seq": _sequences,
     "queue": _queues,
     "connection": _connections,
     _PLAN: _plans,
+    _SUBSCRIPTION: _subscriptions,
+    _TOKEN: _tokens,
     _POSITION: partial(_positions, None),
     f"{_POSITION}dead": partial(_positions, "dead"),
 }

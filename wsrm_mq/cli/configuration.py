@@ -33,7 +33,10 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
     \b
     Example: wsrm-mq config show --toml
     """
-    from wsrm_mq.config import OPTIONS, as_toml, as_values, find_file, read, toml
+    from wsrm_mq.config.loading import find_file, read
+    from wsrm_mq.config.options import toml
+    from wsrm_mq.config.settings import OPTIONS
+    from wsrm_mq.config.writing import as_toml, as_values
 
     path = config or find_file(os.environ)
     loaded = read(path, os.environ)
@@ -63,7 +66,7 @@ def check(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq config check --config /etc/wsrm-mq.toml
     """
-    from wsrm_mq.config import examine, find_file
+    from wsrm_mq.config.loading import examine, find_file
     from wsrm_mq.kept_headers import KEPT_HEADERS
 
     path = config or find_file(os.environ)
@@ -84,7 +87,7 @@ def check(config: Path | None, is_json: bool) -> None:
 
 def _unreadable(settings: Settings) -> Iterator[str]:
     """What is wrong with the WSDLs that ``one_way`` names, of everybody's and of each partner's."""
-    from wsrm_mq.config import named_operations
+    from wsrm_mq.config.loading import named_operations
 
     named = {"": settings.one_way, **{f"partner.{name}.": one.one_way for name, one in settings.partners.items()}}
     for place, names in named.items():
@@ -105,7 +108,8 @@ def init(path: Path, is_json: bool) -> None:
     \b
     Example: wsrm-mq config init wsrm-mq.toml
     """
-    from wsrm_mq.config import Settings, as_toml
+    from wsrm_mq.config import Settings
+    from wsrm_mq.config.writing import as_toml
 
     text = as_toml(Settings())
     if str(path) == "-":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, BinaryIO
+
 import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
+from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.audit import show_ledger
 from wsrm_mq.cli.columns import end_of, key, known, when
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, one_look
+from wsrm_mq.cli.output import as_json, fields, result, say, table, write
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look
+from wsrm_mq.cli.queue_messages import message_options
 from wsrm_mq.views.words import moment
 
 
@@ -75,8 +79,7 @@ def show(place: Place, position: int) -> None:
 
     with one_look(place) as db:
         found = letter(db, position)
-        within = reading.message(db, position).view.sequence or found.sequence
-        events = reading.ledger(db, within, position=position)
+        events = reading.ledger(db, position)
     steps = [
         others.BODY.step("its envelope", str(position)),
         messages.REDRIVE.step("deliver it again", str(position)),
@@ -95,6 +98,52 @@ def show(place: Place, position: int) -> None:
     show_ledger(events)
     write("")
     show_steps(place, steps, {})
+
+
+@dead_letter.command()
+@in_store
+@acting
+@click.argument("position", type=POSITION, shell_complete=completing.positions("dead"))
+@click.argument("file", type=click.File("rb"), required=False)
+@click.option("--to", metavar="QUEUE", help="Into this queue, in place of the one that it came from.")
+@message_options
+def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str | None, **options: Any) -> None:
+    """Deliver a dead letter again with another body, or other facts.
+
+    FILE is the body, - for standard input; without it that stays, as all else that is not named. Messages of programs
+    only: what a partner has sent stays as it is. The edited message has a position of its own.
+
+    \b
+    Example: wsrm-mq dead-letter edit 42 mended.xml --reason "had a comma"
+             wsrm-mq dead-letter edit 42 --type Order --reason "ticket 17"
+    """
+    from wsrm_mq.node.dead_letters import edited
+    from wsrm_mq.node.express import LETTERS
+    from wsrm_mq.node.queues import looked_at
+    from wsrm_mq.queue import browsing, declaring, editing
+    from wsrm_mq.store.clock import wall_clock
+    from wsrm_mq.store.store import run_once
+    from wsrm_mq.views.dead_letters import letter
+
+    why, now = care.why(), wall_clock()
+    with looking(place) as db:
+        letters = declaring.read(db, f"{letter(db, position).queue}{LETTERS}")
+        found = browsing.get(db, letters, now, position)
+    assert found is not None  # it is shown, whatever its state
+    given = {name: value for name, value in options.items() if value not in (None, {})}
+    body = None if file is None else file.read()
+    one = edited(looked_at(letters, found), body, given, now=now, client=why["actor"])
+
+    def act(is_dry: bool) -> int:
+        return run_once(
+            place.path, lambda tx: editing.edit_and_redrive(tx, position, one, to=to, **why), dry_run=is_dry
+        )
+
+    def tell(_added: int | None) -> None:
+        will(f"deliver the dead letter at position {position} again, edited", care.dry_run)
+
+    added = carry_out(place, care, act, tell)
+    result(place.is_json, {"edited": position, "position": added, "dry_run": care.dry_run})
 
 
 add_acts(dead_letter)

@@ -32,6 +32,9 @@ OVERDUE_MS: Final = 10_000
 """So long after its time a sequence that still is one is kept on purpose."""
 SECONDS: Final = 5.0
 """So long the check of the pages may take, and an answer of the server."""
+DAY_MS: Final = 86_400_000
+SOON_MS: Final = 7 * DAY_MS
+"""A token that ends within that is to be replaced."""
 LARGE_LOG: Final = 256 * 1024 * 1024
 """A write-ahead log that is larger is kept from being used again."""
 _REPORTING: Final = {
@@ -87,7 +90,44 @@ def processes(patient: Patient) -> Report:
         )
         for one in at.unserved
     ]
-    return Report(f"{len(at.instances)} live: {pids}" if pids else "none lives", troubles)
+    said = "none lives" if at.is_served else "no service: programs put and consume"
+    return Report(f"{len(at.instances)} live: {pids}" if pids else said, troubles)
+
+
+def queues(patient: Patient) -> Report:
+    """Does what programs put into queues get consumed?"""
+    from wsrm_mq.views.attention import MEASURES, severities
+
+    severity = severities(patient.sight)
+    troubles = [
+        Trouble(fact.sentence, line_of(fact.steps[0]), fact.steps[0].effect)
+        for name in ("full", "unkept", "absent", "growing", "lost_leases", "unconsumed")
+        if severity[name]
+        for fact in MEASURES[name].facts(patient.sight)
+    ]
+    there = [one for one in patient.sight.at.consumed if not one.is_kept]
+    waits = sum(one.messages for one in there)
+    return Report(f"{counted(waits, 'message waits', 'messages wait')} in {counted(len(there), 'queue')}", troubles)
+
+
+def tokens(patient: Patient) -> Report:
+    """Can the programs that use the queues from other machines go on doing so?"""
+    from wsrm_mq.server.tokens import listed
+
+    now, found = patient.sight.now, listed(patient.db)
+    ends = [one for one in found if one.expires_at is not None and one.expires_at - now < SOON_MS]
+    troubles = [
+        Trouble(
+            f"The token {one.name} {'has expired' if one.expires_at <= now else 'expires'}: {moment(one.expires_at)}.",
+            f"wsrm-mq token revoke {shlex.quote(one.name)}",
+            "then give its program a new one: wsrm-mq token add",
+        )
+        for one in ends
+        if one.expires_at is not None
+    ]
+    used = sum(one.used_at is not None and now - one.used_at < DAY_MS for one in found)
+    said = f"{counted(len(found), 'token')}, {used} used within a day" if found else "none: no other machine uses it"
+    return Report(said, troubles)
 
 
 def _start(patient: Patient) -> tuple[str, str]:
@@ -99,6 +139,8 @@ def server(patient: Patient) -> Report:
     from wsrm_mq.cli.ports import listening
 
     settings = patient.place.settings
+    if not patient.sight.at.is_served:
+        return Report("no service, so nothing has to answer")
     if not patient.sight.at.instances:
         return Report("no process lives that could answer", is_known=False)
     if settings.observe_port:
@@ -290,6 +332,8 @@ def permissions(patient: Patient) -> Report:
 
 EXAMINATIONS: Final[dict[str, Callable[[Patient], Report]]] = {
     "processes": processes,
+    "queues": queues,
+    "tokens": tokens,
     "server": server,
     "proxy": proxy,
     "clock": clock,

@@ -189,7 +189,12 @@ def show_verdict(place: Place, found: Verdict, shorter: Mapping[str, str]) -> No
     why = explanation(found)
     prose(f"{found.word}: {why.sentence}")
     target = found.at.target
-    prose(f"target: {target}" if target else f"source: {told_source(source_of(place, found.at.view))}")
+    whence = (
+        f"queue: {found.at.view.queue}"
+        if found.at.view.kind == "group"
+        else f"source: {told_source(source_of(place, found.at.view))}"
+    )
+    prose(f"target: {target}" if target else whence)
     show_steps(place, why.steps, shorter)
 
 

@@ -60,6 +60,7 @@ def _show(place: Place, finding: Finding, shorter: Mapping[str, str]) -> None:
     if fact.view is not None:
         name = shorter.get(fact.view.identifier, fact.view.identifier)
         whence = f"to {fact.target}" if fact.target else f"from {told_source(source_of(place, fact.view))}"
+        whence = f"of {fact.view.queue}" if fact.view.kind == "group" else whence
         text = f"{name} {whence}: {fact.verdict}. {text}"
     prose(text, word.upper(), margin=MARGIN, style=STYLES[word])
     for step in place.offered(fact.steps[:1]):

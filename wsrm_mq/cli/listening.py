@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 class Listener:
     """Listens from the start; ``run`` answers requests until a signal asks it to stop.
 
-    Raises ``Stopped`` where uvicorn is missing or the address cannot be had.
+    ``certificate`` and ``key``: files, as PEM. Raises ``Stopped`` where uvicorn is missing, the address cannot be had
+    or the certificate cannot be used.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, certificate: str | None = None, key: str | None = None) -> None:
         try:
             from wsrm_mq.serving.uvicorn_server import BoundedServer
         except ModuleNotFoundError as error:
             raise Stopped(f"{error.name} is not installed: pip install 'wsrm-mq[serve]'.", Exit.FAILED) from error
         self._server = BoundedServer
+        self._certificate, self._key = certificate, key
+        if certificate is not None:
+            _check(certificate, key)
         self._socket = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self.url = f"http{'' if certificate is None else 's'}://{shown}:{self._socket.getsockname()[1]}"
 
     def run(
         self,
@@ -55,6 +59,8 @@ class Listener:
             drain_seconds=drain_seconds,
             bounds=bounds,
             tell=tell,
+            certificate=self._certificate,
+            key=self._key,
         )
 
         def stop() -> None:
@@ -69,6 +75,16 @@ class Listener:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _check(certificate: str, key: str | None) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:  # what is wrong inside of a file is one too
+        where = certificate if key is None else f"{certificate} and {key}"
+        raise Stopped(f"cannot use the certificate in {where}: {error.strerror or error}.", Exit.FAILED) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

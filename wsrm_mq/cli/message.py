@@ -20,7 +20,7 @@ from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
 from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.export import export_messages
 from wsrm_mq.cli.indenting import indented
-from wsrm_mq.cli.message_detail import message_attempts, message_headers
+from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look, tell_unseen
 from wsrm_mq.errors import NotAllowed
@@ -40,6 +40,7 @@ def message() -> None:
 
 message.add_command(export_messages)
 add_acts(message)
+message.add_command(message_explain)
 message.add_command(message_attempts)
 message.add_command(message_headers)
 
@@ -132,8 +133,7 @@ def show(place: Place, position: int) -> None:
 
     with one_look(place) as db:
         found = reading.message(db, position)
-        sequence = found.view.sequence
-        events = reading.ledger(db, sequence, position=position) if sequence is not None else []
+        events = reading.ledger(db, position)
     detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
     if place.is_json:
         request = json.loads(found.environ)

@@ -1,4 +1,4 @@
-"""``wsrm-mq message attempts`` and ``headers``: what happened to one message, and what it came with."""
+"""``wsrm-mq message explain``, ``attempts`` and ``headers``: what happened to one message, and what it came with."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.columns import Column, end_of, when, word
+from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.failure import attempt_lines, shown_place
-from wsrm_mq.cli.output import as_json, fields, say, table, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, looking, one_look
+from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
+from wsrm_mq.cli.place import POSITION, Place, in_store, looking, now_ms, one_look
 
 if TYPE_CHECKING:
     from wsrm_mq.envelope.blocks import Block
@@ -62,6 +63,43 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
         say(f"There may be more: --limit {limit * 2}")
 
 
+@click.command("explain")
+@in_store
+@click.argument("which", metavar="MESSAGE", shell_complete=completing.positions())
+def message_explain(place: Place, which: str) -> None:
+    """Say why a message moves or does not, and what to do.
+
+    MESSAGE is a position, or the id that its sender gave it; that may be in several queues.
+
+    \b
+    Example: wsrm-mq message explain 42
+             wsrm-mq message explain order-4711
+    """
+    from wsrm_mq.views import reading
+    from wsrm_mq.views.message_sentences import explained, positions_of
+
+    with one_look(place) as db:
+        found = [reading.message(db, position) for position in positions_of(db, which)]
+        why = [explained(db, one, now_ms()) for one in found]
+    told = [(one.view, because) for one, because in zip(found, why, strict=True)]
+    if place.is_json:
+        names = ("position", "queue", "message_id", "state", "reason")
+        as_json(
+            messages=[
+                {
+                    **{name: getattr(view, name) for name in names},
+                    "sentence": because.sentence,
+                    "next_steps": [step._asdict() for step in place.offered(because.steps)],
+                }
+                for view, because in told
+            ]
+        )
+        return
+    for view, because in told:
+        prose(f"{view.state}: position {view.position} in {view.queue}. {because.sentence}")
+        show_steps(place, because.steps, {})
+
+
 @click.command("headers")
 @in_store
 @click.argument("position", type=POSITION, shell_complete=completing.positions())
@@ -97,9 +135,9 @@ def _header(name: str) -> str:
 
 
 def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[Block]:
-    from wsrm_mq.envelope import Limits, expand
     from wsrm_mq.envelope.blocks import blocks
-    from wsrm_mq.envelope.stream import content_coding
+    from wsrm_mq.envelope.limits import Limits
+    from wsrm_mq.envelope.stream import content_coding, expand
     from wsrm_mq.errors import EnvelopeError
     from wsrm_mq.store.entries import body_at
 

@@ -20,6 +20,7 @@ from wsrm_mq.events.inert import inert
 __all__ = [
     "SCHEMA_VERSION",
     "as_json",
+    "as_line",
     "fields",
     "inert",
     "is_terminal",
@@ -87,6 +88,11 @@ def prose(text: str, head: str = "", *, margin: int = 0, style: str = "") -> Non
 def as_json(**document: Any) -> None:
     """One JSON document. It is ASCII, so nothing in it can act on a terminal."""
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2))
+
+
+def as_line(document: Mapping[str, Any]) -> None:
+    """One of several JSON documents, in a line of its own."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:

@@ -43,7 +43,7 @@ def list_(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq partner list
     """
-    from wsrm_mq.config import as_values
+    from wsrm_mq.config.writing import as_values
 
     own = as_values(_settings(config))["partners"]
     rows = [
@@ -73,7 +73,9 @@ def show(config: Path | None, is_json: bool, name: str) -> None:
     \b
     Example: wsrm-mq partner show acme
     """
-    from wsrm_mq.config import OPTIONS, PARTNER_OPTIONS, as_values, toml
+    from wsrm_mq.config.options import toml
+    from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS
+    from wsrm_mq.config.writing import as_values
 
     settings = _settings(config)
     section = settings.partners.get(name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from wsrm_mq.cli.output import say
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, WSRMError
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
@@ -156,7 +156,14 @@ def _placed(
         settings = load(config or find_file(os.environ), os.environ, **overrides)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
-        return command(Place(store_path(settings.store), flag, settings, is_json), *args, **options)
+        place = Place(store_path(settings.store), flag, settings, is_json)
+        try:
+            return command(place, *args, **options)
+        except WSRMError as error:
+            error.args = tuple(map(place.told, error.args))
+            if isinstance(error, StoreError):
+                error.hint = place.told(error.hint)
+            raise
 
     stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
     return stored(config_option(more(placed)))
@@ -178,13 +185,11 @@ def looking(place: Place, *, any_known: bool = False) -> Iterator[Connection]:
     try:
         found = revision(db, place.path)
         if found is None and not any_known:
-            raise StoreCorrupt(f"{place.path}: is empty.", place.told("Make it a store with `wsrm-mq store init`."))
+            raise StoreCorrupt(f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
         if found is not None and found not in KNOWN:
             raise SchemaMismatch(f"{place.path}: has schema {found}, this version knows up to {HEAD}.")
         if found != HEAD and not any_known:
-            raise SchemaMismatch(
-                f"{place.path}: has schema {found}, this version works with {HEAD}.", place.told(_OLDER)
-            )
+            raise SchemaMismatch(f"{place.path}: has schema {found}, this version works with {HEAD}.", _OLDER)
         with store_errors(place.path):
             yield db
     finally:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, end_of, key, when, word
+from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import as_json, fields, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, now_ms, one_look
-from wsrm_mq.cli.queue_acts import declare, delete, purge
+from wsrm_mq.cli.queue_acts import bind, declare, delete, purge, unbind
 from wsrm_mq.cli.queue_common import consumed, filter_option, give, name_argument, output_option
-from wsrm_mq.cli.queue_messages import get, put
+from wsrm_mq.cli.queue_messages import connect_to, get, put, tail
 from wsrm_mq.errors import NotFound
-from wsrm_mq.views.words import moment
+from wsrm_mq.views.words import moment, span
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.browsing import Peeked, Stats
     from wsrm_mq.queue.declaring import Declared
+    from wsrm_mq.store.filtering import Filter
+    from wsrm_mq.store.port import Database
+    from wsrm_mq.views.query import Query
+
+PIECE: Final = 500
+"""Messages that are looked at together where a query is asked of them."""
 
 
 @click.group()
@@ -27,11 +36,12 @@ def queue() -> None:
     """See the queues that programs consume, put messages there and take them."""
 
 
-for _command in (declare, put, get, purge, delete):
+for _command in (declare, bind, unbind, put, get, tail, purge, delete):
     queue.add_command(_command)
 
 
 @queue.command("list")
+@over_network("list_queues")
 @in_store
 def list_(place: Place) -> None:
     """List every queue of the store, those of wrapped services too.
@@ -39,20 +49,26 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq queue list
     """
-    from wsrm_mq.queue import browsing
+    from wsrm_mq.queue import browsing, keeping
     from wsrm_mq.views.overview import waiting
 
     with one_look(place) as db:
+        for name, keeper in keeping.keepers(db).items():
+            say(_elsewhere(name, keeper.pid))
         served, now = waiting(db), now_ms()
         rows = []
         for one in browsing.every(db):
             had = browsing.stats(db, one, now)
-            row = {"queue": one.name, "kind": one.kind, "declared": one.is_declared, **_in_short(had)}
+            row = {"queue": one.name, "kind": one.kind, "declared": one.is_declared, **in_short(had)}
             if not one.is_consumed and one.name in served:
                 held, ready, oldest = served[one.name]
                 row |= {"ready": ready, "held": held, "bytes": None, "oldest_at": oldest}
             rows.append(row)
-    if place.is_json:
+    tell_queues(place.is_json, rows)
+
+
+def tell_queues(is_json: bool, rows: list[dict[str, Any]]) -> None:
+    if is_json:
         as_json(queues=rows)
         return
     names = ("queue", "kind", "ready", "held", "leased", "dead", "bytes", "oldest_at")
@@ -60,41 +76,64 @@ def list_(place: Place) -> None:
     table((*columns, when("oldest", rank=1)), [[row[name] for name in names] for row in rows])
 
 
-def _in_short(had: Stats) -> dict[str, Any]:
+def in_short(had: Stats) -> dict[str, Any]:
     counts = {"ready": had.ready, "held": sum(had.held.values()), "leased": had.leased, "dead": had.dead}
-    return {**counts, "bytes": had.bytes, "oldest_at": had.oldest_at}
+    return {**counts, "bytes": had.bytes, "oldest_at": _ms(had.oldest_at)}
 
 
-def _stats(place: Place, name: str) -> tuple[Declared, Stats]:
-    from wsrm_mq.queue import browsing
-
-    with one_look(place) as db:
-        found = consumed(place, db, name)
-        return found, browsing.stats(db, found, now_ms())
+def _elsewhere(queue: str, pid: int) -> str:
+    count = f"`wsrm-mq queue stats {quote(queue)}` counts them"
+    return f"{queue}: express messages are in the memory of process {pid}, and none of those shown; {count}."
 
 
 @queue.command()
+@over_network("show")
 @in_store
 @name_argument
 def show(place: Place, name: str) -> None:
-    """Show the policy of a queue, and what it has.
+    """Show the policy of a queue, what it has, and who consumes it.
 
     \b
     Example: wsrm-mq queue show orders
     """
+    from wsrm_mq.queue import browsing
     from wsrm_mq.queue.policies import as_values
+    from wsrm_mq.views import queues
 
-    found, had = _stats(place, name)
+    with one_look(place) as db:
+        found = consumed(db, name)
+        had = browsing.stats(db, found, now_ms())
+        pace = next((one.pace for one in queues.consumed(db) if one.queue == name), "")
+        consumers = [one for one in queues.subscriptions(db) if one.queue == name]
+        topics = [one for one in queues.bindings(db) if one.queue == name]
     policy = as_values(found.policy)
     if place.is_json:
-        as_json(queue=found.name, kind=found.kind, declared=found.is_declared, policy=policy, **_in_short(had))
+        its = {
+            "consumers": [{"client": one.client, "pid": one.pid, "state": one.state} for one in consumers],
+            "topics": [{"pattern": one.pattern, "filter": one.filter} for one in topics],
+        }
+        head = {"queue": found.name, "kind": found.kind, "declared": found.is_declared}
+        as_json(**head, policy=policy, **in_short(had), pace=pace, **its)
         return
-    fields({"queue": found.name, "kind": found.kind, **_in_short(had), "oldest_at": _time(had.oldest_at)}.items())
+    who = [f"{one.client or 'without a name'} (process {one.pid}), {one.state}" for one in consumers]
+    tell_policy(
+        {
+            **{"queue": found.name, "kind": found.kind, **in_short(had), "oldest_at": _time(had.oldest_at)},
+            **{"pace": pace or "nothing came or went within the last minute"},
+            **{"subscribed": who or "no program", "topics": [one.pattern for one in topics] or "none"},
+        },
+        policy,
+    )
+
+
+def tell_policy(facts: dict[str, Any], policy: dict[str, Any]) -> None:
+    fields(facts.items())
     write("")
     fields((option, json.dumps(value)) for option, value in policy.items())
 
 
 @queue.command()
+@over_network("stats")
 @in_store
 @name_argument
 def stats(place: Place, name: str) -> None:
@@ -103,63 +142,112 @@ def stats(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue stats orders
     """
-    found, had = _stats(place, name)
-    if place.is_json:
-        as_json(queue=found.name, **had._asdict())
+    from wsrm_mq.queue import browsing, keeping
+
+    with one_look(place) as db:
+        found = consumed(db, name)
+        had = browsing.stats(db, found, now_ms())
+        has_express = name in keeping.keepers(db)
+    if has_express:  # they are in the memory of a process
+        with connect_to(place, "wsrm-mq queue stats") as node:
+            had = node.stats(name)
+    tell_stats(place.is_json, name, had)
+
+
+def tell_stats(is_json: bool, queue: str, had: Stats) -> None:
+    keeper = had.keeper
+    if is_json:
+        times = {name: _ms(getattr(had, name)) for name in ("oldest_at", "oldest_age", "last_put_at")}
+        kept = {"keeper": None if keeper is None else keeper._asdict()}
+        as_json(queue=queue, **{**had._asdict(), **times, **kept})
         return
     reasons = {f"held: {reason}": count for reason, count in had.held.items()}
-    times = {"oldest_at": _time(had.oldest_at), "last_put_at": _time(had.last_put_at)}
-    fields({"queue": found.name, **had._asdict(), "held": sum(had.held.values()), **times, **reasons}.items())
+    told = {"oldest_at": _time(had.oldest_at), "last_put_at": _time(had.last_put_at)}
+    told["oldest_age"] = None if had.oldest_age is None else span(round(had.oldest_age * 1000))
+    told |= {name: f"{getattr(had, name):.2f} a second" for name in ("put_rate", "gone_rate")}
+    told["keeper"] = None if keeper is None else f"process {keeper.pid}" + ("" if keeper.lives else ", which is gone")
+    fields({"queue": queue, **had._asdict(), "held": sum(had.held.values()), **told, **reasons}.items())
 
 
-def _time(at: int | None) -> str | None:
-    return None if at is None else moment(at)
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
 
 
-@queue.command()
+def _time(at: float | None) -> str | None:
+    return None if at is None else moment(round(at * 1000))
+
+
+@queue.command(cls=Asking)
+@over_network("peek")
 @in_store
 @name_argument
-@click.argument("position", type=POSITION, required=False)
 @click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @filter_option
 @output_option
-def peek(
-    place: Place, name: str, position: int | None, after: int, limit: int, wanted: str | None, output: Path | None
-) -> None:
+@query_argument
+def peek(place: Place, name: str, query: str, after: int, limit: int, wanted: str | None, output: Path | None) -> None:
     """Look at the messages of a queue, or at the body of one.
 
-    That is the one at POSITION. Nothing changes by it.
+    QUERY is words as state:ready and age:>1h, or the position of the one whose body it is. Nothing changes by it.
 
     \b
     Example: wsrm-mq queue peek orders --filter "priority > 5"
+             wsrm-mq queue peek orders state:held since:2h
              wsrm-mq queue peek orders 42 --output order.xml
     """
-    from wsrm_mq.queue import browsing, filters
+    from wsrm_mq.queue import browsing, filters, keeping
 
+    position = POSITION(query) if query.isdecimal() else None
     if output is not None and position is None:
-        raise click.UsageError("--output is for the body of one message: name its POSITION.")
+        raise click.UsageError("--output is for the body of one message: name its position.")
     with one_look(place) as db:
-        found = consumed(place, db, name)
+        found = consumed(db, name)
+        if (keeper := keeping.keepers(db).get(name)) is not None:
+            say(_elsewhere(name, keeper.pid))
         if position is not None:
             one = browsing.get(db, found, now_ms(), position)
         else:
-            seen = browsing.peek(db, found, now_ms(), after, limit, None if wanted is None else filters.parse(wanted))
+            fits = None if wanted is None else filters.parse(wanted)
+            seen = _fitting(db, found, place.query(query).having(queue=name), after, limit, fits)
     if position is not None:
         if one is None:
             steps = f"`wsrm-mq message show {position}` says what became of it."
-            raise NotFound(f"{name} has no message at position {position} now: {place.told(steps)}")
-        give(place, one.seen.body or b"", _facts(one), output)
+            raise NotFound(f"{name} has no message at position {position} now: {steps}")
+        give(place.is_json, one.seen.body or b"", _facts(one), output)
         return
-    is_full = len(seen) == limit
-    rows = [_facts(one) for one in seen]
-    if place.is_json:
+    tell_peeked(place.is_json, [_facts(one) for one in seen], limit)
+
+
+def tell_peeked(is_json: bool, rows: list[dict[str, Any]], limit: int) -> None:
+    is_full = len(rows) == limit
+    if is_json:
         as_json(messages=rows, next=rows[-1]["position"] if is_full else None)
         return
     head = (key("position"), Column("message_id"), end_of("type"), word("state"), "reason", "priority", "deliveries")
     table((*head, when("received", rank=1), Column("bytes", rank=2)), [tuple(row.values()) for row in rows])
     if is_full:
         say(f"There may be more: --after {rows[-1]['position']}")
+
+
+def _fitting(
+    db: Database, queue: Declared, asked: Query, after: int, limit: int, wanted: Filter | None
+) -> list[Peeked]:
+    """Up to ``limit`` messages of a queue behind a position that fit a query and a filter."""
+    from wsrm_mq.queue import browsing
+    from wsrm_mq.views.reading import messages
+
+    seen: list[Peeked] = []
+    count = max(limit, PIECE) if asked.text else limit
+    while page := browsing.peek(db, queue, now_ms(), after, count, wanted):
+        first, after = page[0].seen.position, page[-1].seen.position
+        if asked.text:
+            fitting = {one.position for one in messages(db, asked.having(pos=f"{first}-{after}"))}
+            page = [one for one in page if one.seen.position in fitting]
+        seen += page
+        if not asked.text or len(seen) >= limit:
+            break
+    return seen[:limit]
 
 
 def _facts(one: Peeked) -> dict[str, Any]:

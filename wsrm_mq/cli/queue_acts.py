@@ -1,31 +1,39 @@
-"""``wsrm-mq queue declare``, ``purge`` and ``delete``: each leaves a line in the ledger."""
+"""``wsrm-mq queue declare``, ``bind``, ``unbind``, ``purge`` and ``delete``: each leaves a line in the ledger."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, login, will
+from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import as_json, result, say
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, name_argument, values_of
-from wsrm_mq.errors import NotAllowed, QueueBusy
+from wsrm_mq.cli.queue_common import consumed, filter_option, name_argument, values_of
+from wsrm_mq.errors import NotAllowed, NotFound, QueueBusy
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.transaction import Transaction
 
+R = TypeVar("R")
+
+
+dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+pattern_argument: Final = click.argument("pattern")
+
 
 @click.command()
+@over_network("declare")
 @in_store
 @name_argument
 @click.argument("options", nargs=-1, metavar="[OPTION=VALUE]...", callback=values_of)
-@click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+@dry_run_option
 @actor_option
 def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, actor: str | None) -> None:
     """Make a queue, or change the policy of one.
@@ -38,7 +46,6 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
     """
     from wsrm_mq.queue import declaring
     from wsrm_mq.queue.policies import as_values
-    from wsrm_mq.store.store import run_once
 
     def verb(tx: Transaction) -> tuple[bool, Declared]:
         before = tx.queue_row(name)
@@ -47,9 +54,7 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
             tx.add_ledger("queue_declared", made.key, actor=actor or login(), reason=json.dumps(options))
         return before is None, made
 
-    with looking(place):
-        pass
-    is_new, made = run_once(place.path, verb, dry_run=dry_run)
+    is_new, made = done(place, verb, dry_run)
     if dry_run:
         will(f"{'make' if is_new else 'declare'} the queue {name}", dry_run)
     else:
@@ -58,22 +63,101 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
         as_json(queue=name, made=is_new, policy=as_values(made.policy), dry_run=dry_run)
 
 
-def _clear(place: Place, care: Care, name: str, event: str, text: str, verb: Callable[..., Any]) -> None:
+def done(place: Place, verb: Callable[[Transaction], R], dry_run: bool) -> R:
+    from wsrm_mq.store.store import run_once
+
+    with looking(place):  # one that is no store, or an older one, is told as every command tells it
+        pass
+    return run_once(place.path, verb, dry_run=dry_run)
+
+
+@click.command()
+@over_network("bind")
+@in_store
+@name_argument
+@pattern_argument
+@filter_option
+@dry_run_option
+@actor_option
+def bind(place: Place, name: str, pattern: str, wanted: str | None, dry_run: bool, actor: str | None) -> None:
+    """Lead what is published to topics into a queue.
+
+    In PATTERN * is one level of a topic, and # at its end all that follows.
+
+    \b
+    Example: wsrm-mq queue bind audit "orders/#"
+             wsrm-mq queue bind large orders/placed --filter "amount > 1000"
+    """
+    from wsrm_mq.queue import topics
+
+    def verb(tx: Transaction) -> None:
+        found = _bindable(tx, name)
+        topics.bind(tx, pattern, found, wanted)
+        told = pattern if wanted is None else f"{pattern}, {wanted}"
+        tx.add_ledger("bound", found.key, actor=actor or login(), reason=told)
+
+    done(place, verb, dry_run)
+    will(f"lead {pattern} into {name}", dry_run) if dry_run else say(f"{pattern} leads into {name}.")
+    if place.is_json:
+        as_json(queue=name, pattern=pattern, filter=wanted, dry_run=dry_run)
+
+
+@click.command()
+@over_network("unbind")
+@in_store
+@name_argument
+@pattern_argument
+@dry_run_option
+@actor_option
+def unbind(place: Place, name: str, pattern: str, dry_run: bool, actor: str | None) -> None:
+    """Lead nothing of a pattern into a queue any more.
+
+    What is there stays. Bindings with filters go too.
+
+    \b
+    Example: wsrm-mq queue unbind audit "orders/#"
+    """
+    from wsrm_mq.queue import topics
+
+    def verb(tx: Transaction) -> int:
+        found = _bindable(tx, name)
+        count = topics.unbind(tx, pattern, found)
+        if not count:
+            raise NotFound(f"Nothing of the pattern {pattern} leads into {name}: `wsrm-mq topic list` has what does.")
+        tx.add_ledger("unbound", found.key, actor=actor or login(), reason=pattern)
+        return count
+
+    count = done(place, verb, dry_run)
+    told = f"{counted(count, 'binding')} of {pattern} to {name}"
+    will(f"take away {told}", dry_run) if dry_run else say(f"Taken away: {told}.")
+    if place.is_json:
+        as_json(queue=name, pattern=pattern, bindings=count, dry_run=dry_run)
+
+
+def _bindable(tx: Transaction, name: str) -> Declared:
+    """The queue. Raises ``NotAllowed`` for a durable subscription's, which is bound by that."""
+    found = consumed(tx.db, name)
+    if found.kind == "subscription":
+        steps = f"`wsrm-mq subscription drop {quote(name)}` ends it."
+        raise NotAllowed(f"{name} collects for a durable subscription, by the pattern that its client names: {steps}")
+    return found
+
+
+def clear(place: Place, care: Care, name: str, event: str, text: str, verb: Callable[..., Any]) -> None:
     from wsrm_mq.store.store import run_once
 
     why = care.why()
 
     def act(tx: Transaction) -> Any:
-        found = consumed(place, tx.db, name)
+        found = consumed(tx.db, name)
         if not found.is_declared:
-            steps = place.told("`wsrm-mq dead-letter discard QUERY` gives dead letters up.")
+            steps = "`wsrm-mq dead-letter discard QUERY` gives dead letters up."
             raise NotAllowed(f"{name} is a queue of the store's own: {steps}")
         try:
             cleared = verb(tx, found)
         except QueueBusy as error:
             told = str(error).replace("`force=True`", "--force").replace("`if_empty`", "--if-empty")
-            purge_it = place.told(f"Purge it: `wsrm-mq queue purge {quote(name)}`")
-            raise QueueBusy(told.replace("Purge it", purge_it)) from None
+            raise QueueBusy(told.replace("Purge it", f"Purge it: `wsrm-mq queue purge {quote(name)}`")) from None
         tx.add_ledger(event, found.key, **why)
         return cleared
 
@@ -88,6 +172,7 @@ def _clear(place: Place, care: Care, name: str, event: str, text: str, verb: Cal
 
 
 @click.command()
+@over_network("purge")
 @in_store
 @acting
 @name_argument
@@ -103,10 +188,11 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     """
     from wsrm_mq.queue import clearing
 
-    _clear(place, care, name, "queue_purged", "purge", lambda tx, found: clearing.purge(tx, found, lower, upper))
+    clear(place, care, name, "queue_purged", "purge", lambda tx, found: clearing.purge(tx, found, lower, upper))
 
 
 @click.command()
+@over_network("delete")
 @in_store
 @acting
 @name_argument
@@ -123,4 +209,4 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, force: bool) -> 
     def verb(tx: Transaction, found: Declared) -> Any:
         return clearing.delete(tx, found, if_empty=if_empty, force=force)
 
-    _clear(place, care, name, "queue_deleted", "delete", verb)
+    clear(place, care, name, "queue_deleted", "delete", verb)

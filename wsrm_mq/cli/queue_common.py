@@ -12,11 +12,11 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.message import encoded, into_file
-from wsrm_mq.cli.output import as_json, is_terminal, write
-from wsrm_mq.cli.place import Place
+from wsrm_mq.cli.output import as_json, is_terminal, say, write
 from wsrm_mq.errors import NotAllowed, NotFound, UnknownQueue
 
 if TYPE_CHECKING:
+    from wsrm_mq.node.message import Message
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.port import Database
 
@@ -27,39 +27,43 @@ output_option: Final = click.option(
 filter_option: Final = click.option("--filter", "wanted", metavar="TEXT", help='Only what fits: "priority > 5".')
 
 
-def consumed(place: Place, db: Database, name: str) -> Declared:
+def consumed(db: Database, name: str) -> Declared:
     """The queue. Raises ``NotFound``, and ``NotAllowed`` for one that a service is called from, with what to do."""
     from wsrm_mq.queue import declaring
 
     try:
         return declaring.read(db, name)
     except UnknownQueue:
-        raise unknown(place, name) from None
+        steps = f"`wsrm-mq queue list` has those that there are; `wsrm-mq queue declare {quote(name)}` makes it."
+        raise NotFound(f"There is no queue {name}: {steps}") from None
     except NotAllowed as error:
-        steps = place.told(f"See what is there with `wsrm-mq message list {_term(name)}`.")
-        raise NotAllowed(f"{error} {steps}") from None
+        term = quote(f"queue:{name}")
+        raise NotAllowed(f"{error} See what is there with `wsrm-mq message list {term}`.") from None
 
 
-def unknown(place: Place, name: str) -> NotFound:
-    steps = f"`wsrm-mq queue list` has those that there are; `wsrm-mq queue declare {quote(name)}` makes it."
-    return NotFound(f"There is no queue {name}: {place.told(steps)}")
-
-
-def _term(name: str) -> str:
-    return quote(f"queue:{name}")
-
-
-def give(place: Place, body: bytes, facts: dict[str, Any], output: Path | None) -> None:
+def give(is_json: bool, body: bytes, facts: dict[str, Any], output: Path | None) -> None:
     """Write a body out; when this is left it is written."""
     if output is not None:
         into_file(body, output)
-    if place.is_json:
+    if is_json:
         as_json(message=facts, **({} if output is not None else encoded(body)))
     elif output is None and is_terminal():
         write(body.decode("utf-8", "backslashreplace"), keep="\n\t")
     elif output is None:
         sys.stdout.buffer.write(body)
     sys.stdout.flush()
+
+
+def give_taken(is_json: bool, one: Message, no_ack: bool, output: Path | None) -> None:
+    """Write out a message that was leased, and settle it."""
+    facts = {name: getattr(one, name) for name in ("position", "message_id", "type", "topic", "content_type")}
+    facts |= {name: getattr(one, name) for name in ("properties", "priority", "deliveries")}
+    give(is_json, one.body, {**facts, "acknowledged": not no_ack}, output)
+    if no_ack:
+        one.release()
+    else:
+        one.ack()
+    say(f"{one.message_id} at position {one.position} is {'given back' if no_ack else 'acknowledged'}.")
 
 
 def values_of(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:

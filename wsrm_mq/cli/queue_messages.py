@@ -1,44 +1,88 @@
-"""``wsrm-mq queue put`` and ``get``."""
+"""``wsrm-mq queue put``, ``get`` and ``tail``."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
-from wsrm_mq.cli.output import result, say
-from wsrm_mq.cli.place import Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, filter_option, give, name_argument, output_option, values_of
+from wsrm_mq.cli.acts import actor_option, login
+from wsrm_mq.cli.columns import cell
+from wsrm_mq.cli.network import over_network
+from wsrm_mq.cli.output import as_line, result, write
+from wsrm_mq.cli.place import BEHIND, Place, in_store, looking
+from wsrm_mq.cli.queue_common import consumed, filter_option, give_taken, name_argument, output_option, values_of
 from wsrm_mq.errors import NotFound
+from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.node import Node
+    from wsrm_mq.views.rows import MessageView
+
+C = TypeVar("C", bound=Callable[..., None])
+R = TypeVar("R")
 
 
-def _node(place: Place, name: str) -> Node:
-    """A node on a store that is there, as one that looks finds it, and has the queue."""
+def connect_to(place: Place, name: str) -> Node:
     from wsrm_mq.node import connect
 
-    with looking(place) as db:
-        consumed(place, db, name)
-    return connect(place.path, "wsrm-mq queue", auto_create=False)
+    return connect(place.path, name, auto_create=False)
+
+
+def message_options(command: C) -> C:
+    """The options of a message that is put."""
+    options = (
+        click.option("--type", metavar="TEXT", help="Its type, for filters."),
+        click.option("--message-id", metavar="ID", help="One that was put lately under this id is the same message."),
+        click.option(
+            *("--property", "properties"), metavar="NAME=VALUE", multiple=True, callback=values_of, help="For filters."
+        ),
+        click.option("--content-type", metavar="TYPE", help="The type of its body."),
+        click.option("--priority", type=click.IntRange(0, 9), help="What is higher comes first. Default: 4."),
+        click.option(
+            "--ttl", metavar="SECONDS", type=click.FloatRange(0), help="Not taken by then it is a dead letter."
+        ),
+        click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long."),
+        click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def put_by_hand(
+    place: Place,
+    file: BinaryIO,
+    actor: str | None,
+    event: str,
+    where: str,
+    put: Callable[[Node, bytes, dict[str, Any]], tuple[R, int | None]],
+    options: dict[str, Any],
+) -> R:
+    """Have a node put a file with the ``options`` that were given; the ledger says who did, and where. ``put`` answers
+    what came of it, and the position."""
+    who = actor or login()
+    given = {option: value for option, value in options.items() if value is not None}
+    with looking(place):
+        pass
+    with connect_to(place, who) as node:
+        done, position = put(node, file.read(), given)
+        node.call(lambda tx: tx.add_ledger(event, None, position=position, actor=who, reason=where))
+    return done
 
 
 @click.command()
+@over_network("put")
 @in_store
 @name_argument
 @click.argument("file", type=click.File("rb"))
-@click.option("--type", metavar="TEXT", help="Its type, for filters.")
-@click.option("--message-id", metavar="ID", help="One that was put lately under this id is the same message.")
-@click.option("--property", "properties", metavar="NAME=VALUE", multiple=True, callback=values_of, help="For filters.")
-@click.option("--content-type", metavar="TYPE", help="The type of its body.")
-@click.option("--priority", type=click.IntRange(0, 9), help="What is higher comes first. Default: 4.")
-@click.option("--ttl", metavar="SECONDS", type=click.FloatRange(0), help="Not taken by then it is a dead letter.")
-@click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long.")
-@click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order.")
-def put(place: Place, name: str, file: BinaryIO, **options: Any) -> None:
+@message_options
+@actor_option
+def put(place: Place, name: str, file: BinaryIO, actor: str | None, **options: Any) -> None:
     """Put a file into a queue as one message.
 
     FILE may be - for standard input.
@@ -47,13 +91,18 @@ def put(place: Place, name: str, file: BinaryIO, **options: Any) -> None:
     Example: wsrm-mq queue put orders order.xml --type place --priority 7
              wsrm-mq queue put orders - --property region=eu
     """
-    given = {option: value for option, value in options.items() if value is not None}
-    with _node(place, name) as node:
-        position = node.put(name, file.read(), timeout=0, **given)
+    with looking(place) as db:
+        consumed(db, name)
+
+    def stored(node: Node, body: bytes, given: dict[str, Any]) -> tuple[int, int]:
+        return (node.put(name, body, timeout=0, **given),) * 2
+
+    position = put_by_hand(place, file, actor, "put", name, stored, options)
     result(place.is_json, {"queue": name, "position": position})
 
 
 @click.command()
+@over_network("get")
 @in_store
 @name_argument
 @click.option("--wait", metavar="SECONDS", type=click.FloatRange(0), default=0.0, help="So long, where none is ready.")
@@ -70,17 +119,53 @@ def get(place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, 
     Example: wsrm-mq queue get orders --output order.xml
              wsrm-mq queue get orders --no-ack --wait 10
     """
-    with _node(place, name) as node:
+    with looking(place) as db:
+        consumed(db, name)
+    with connect_to(place, "wsrm-mq queue") as node:
         found = node.receive(name, 1, wait=wait, filter=wanted)
         if not found:
-            steps = place.told(f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased.")
+            steps = f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased."
             raise NotFound(f"Nothing is ready in {name}: {steps}")
-        (one,) = found
-        facts = {name: getattr(one, name) for name in ("position", "message_id", "type", "topic", "content_type")}
-        facts |= {name: getattr(one, name) for name in ("properties", "priority", "deliveries")}
-        give(place, one.body, {**facts, "acknowledged": not no_ack}, output)
-        if no_ack:
-            one.release()
+        give_taken(place.is_json, found[0], no_ack, output)
+
+
+@click.command()
+@in_store
+@name_argument
+@click.option("--after", metavar="POSITION", type=BEHIND, help="Begin behind this position. Default: with the newest.")
+@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
+def tail(place: Place, name: str, after: int | None, interval: float) -> None:
+    """Show what comes into a queue, as it comes.
+
+    Until Ctrl-C. Also what a consumer takes at once, and nothing changes by it.
+
+    \b
+    Example: wsrm-mq queue tail orders
+             wsrm-mq queue tail orders --after 0 --json
+    """
+    from wsrm_mq.queue.browsing import check_peek
+
+    with looking(place) as db:
+        check_peek(consumed(db, name))
+    for one in _coming(place, name, after, interval):
+        if place.is_json:
+            as_line(one._asdict())
         else:
-            one.ack()
-    say(f"{one.message_id} at position {one.position} is {'given back' if no_ack else 'acknowledged'}.")
+            told = (one.position, moment(one.received_at), one.state, one.message_id, one.action, one.body_size)
+            write("\t".join(cell(value) for value in told), keep="\t")
+
+
+def _coming(place: Place, name: str, after: int | None, interval: float) -> Iterator[MessageView]:
+    """The messages that come into a queue behind a position. Each look is of its own: a slow reader holds up no
+    checkpoint."""
+    from wsrm_mq.views.reading import messages
+
+    asked = place.query("").having(queue=name)
+    while True:
+        with looking(place) as db:
+            if after is None:
+                after = next((one.position for one in messages(db, asked, newest=True, limit=1)), 0)
+            found = list(messages(db, asked, after=after))
+        yield from found
+        after = found[-1].position if found else after
+        time.sleep(interval)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.rows import SequenceView
     from wsrm_mq.views.verdict import Verdict
 
-UNSHOWN = ("key", "owner", "held", "delivery")
+UNSHOWN = ("key", "owner", "held", "delivery", "consumed")
 """Of a sequence's row: what is not for people, or is told in other words."""
 
 

@@ -8,9 +8,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -25,9 +26,12 @@ from wsrm_mq.serving.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication
-    from wsrm_mq.config import Loaded, Settings
+    from wsrm_mq.config import Settings
+    from wsrm_mq.config.loading import Loaded
     from wsrm_mq.front import Served
+    from wsrm_mq.server.mounting import Mounted
 
+C = TypeVar("C", bound=Callable[..., None])
 _ITS_OWN: Final = {
     "store": "--store",
     "paths": "--path",
@@ -38,6 +42,15 @@ _ITS_OWN: Final = {
 """What the middleware is told, not the server; one that is there already was told by its application."""
 DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
+
+
+def tls_options(command: C) -> C:
+    """``--tls-certificate``, ``--tls-key`` and ``--behind-proxy``."""
+    command = click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front has TLS.")(command)
+    command = click.option("--tls-key", metavar="FILE", help="Its key.  [default: in the same file]")(command)
+    return click.option("--tls-certificate", metavar="FILE", help="Certificate to show, as PEM.  [default: no TLS]")(
+        command
+    )
 
 
 @click.command()
@@ -51,6 +64,8 @@ DRAIN_SECONDS: Final = 30.0
 @click.option("--one-way", multiple=True, help='An action or operation without an answer. Repeatable; or "auto".')
 @click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
 @click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
+@click.option("--queues", is_flag=True, default=None, help="Offer its queues too, below /queues, to who has a token.")
+@tls_options
 @click.option("--log-level", help="debug, info, warning or error.")
 @click.option("--log-format", help="text, or json: one object a line.")
 @click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
@@ -65,7 +80,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     \b
     Example: wsrm-mq serve shop.orders:app --port 8080
     """
-    from wsrm_mq.config import find_file, read
+    from wsrm_mq.config.loading import find_file, read
 
     given = {name: value for name, value in {"app": app, **flags}.items() if value not in (None, ())}
     if given.get("one_way") == ("auto",):
@@ -80,24 +95,29 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     first = reliable[0]
 
     tell = first.engine.events.tell
+    mounted = offered(settings, first.engine.where, served) if settings.queues else None
+    if mounted is None and (settings.stomp_port, settings.stomp_websocket_port) != (None, None):
+        say("wsrm-mq: no port of STOMP is opened: `queues` is not set, and --queues not given.")
 
     def ending() -> None:
         say("wsrm-mq: stopping; what runs is finished first.")
+        if mounted is not None:
+            mounted.ending()
         for middleware in reliable:
             middleware.stop_waiting()
 
     try:
-        listener = Listener(settings.host, settings.port)
+        listener = Listener(settings.host, settings.port, settings.tls_certificate, settings.tls_key)
         spare_the_collector()
         for middleware in reliable:
             middleware.engine.ask()
         with _observed(first, settings):
             stopped_by, all_answered = listener.run(
-                served,
+                mounted or served,
                 announce=lambda url: write(f"wsrm-mq: serving {url}"),
                 ending=ending,
                 drain_seconds=DRAIN_SECONDS,
-                bounds=_bounds(settings, tell),
+                bounds=bounds_of(settings, tell),
                 tell=tell,
             )
     except BaseException:
@@ -123,7 +143,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def _bounds(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
+def bounds_of(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
     """Those of the configuration; fewer connections where the system does not let us have so many."""
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
@@ -182,6 +202,53 @@ def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[S
         return application, found
     say("wsrm-mq: the middleware is not the outermost part of the application, so requests are served in threads.")
     return behind_threads(application, threads), found
+
+
+def offered(settings: Settings, store: str | os.PathLike[str], beside: ASGIApplication | None = None) -> Mounted:
+    """The queues of ``store``, beside an application where there is one. Raises ``ConfigurationError`` where they may
+    not be offered on the address that is listened on."""
+    from wsrm_mq.server import queue_application
+    from wsrm_mq.server.access import Access
+    from wsrm_mq.server.exposure import refuse_exposed
+    from wsrm_mq.server.mounting import Mounted
+
+    has_tokens = _has_tokens(store)
+    refuse_exposed(
+        settings.host,
+        has_tokens=has_tokens,
+        has_tls=settings.tls_certificate is not None,
+        behind_proxy=settings.behind_proxy,
+    )
+    if not has_tokens:
+        say("wsrm-mq: no token lets anybody use the queues yet: `wsrm-mq token add` makes one.")
+    access = partial(
+        Access,
+        trusted_proxies=settings.trusted_proxies,
+        address_header=settings.address_header,
+        name_header=settings.client_name_header,
+    )
+    queues = queue_application(store, access=access)
+    if settings.stomp_port is None and settings.stomp_websocket_port is None:
+        return Mounted(queues, beside)
+    from wsrm_mq.server.together import Listening, WithStomp
+
+    listening = Listening(
+        *(settings.host, settings.stomp_port, settings.stomp_websocket_port),
+        *(settings.tls_certificate, settings.tls_key),
+    )
+    return Mounted(WithStomp(queues, listening, lambda url: say(f"wsrm-mq: STOMP on {url}")), beside)
+
+
+def _has_tokens(store: str | os.PathLike[str]) -> bool:
+    from wsrm_mq.server.tokens import listed
+    from wsrm_mq.store.driver import connect_looker
+    from wsrm_mq.store.sqlite.schema import ensure
+    from wsrm_mq.store.store import store_path
+
+    path = store_path(store)
+    ensure(path)
+    with closing(connect_looker(path)) as db:
+        return bool(listed(db))
 
 
 def serving(loaded: Loaded) -> Settings:

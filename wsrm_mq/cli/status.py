@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,19 +11,21 @@ import click
 from wsrm_mq.acts import others
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.findings import as_documents, shorter_names, show_findings
-from wsrm_mq.cli.output import SCHEMA_VERSION, as_json, fields, is_terminal, table, write
+from wsrm_mq.cli.output import as_json, as_line, fields, is_terminal, table, write
 from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.sight import see
 from wsrm_mq.views.words import moment, size, span
 
 if TYPE_CHECKING:
+    from wsrm_mq.server.tokens import Token
     from wsrm_mq.views.attention import Finding
     from wsrm_mq.views.overview import Counted, Overview
     from wsrm_mq.views.sight import Sight
 
 SAMPLE_SECONDS: Final = 1.0
 SHOWN: Final = 10
-"""Reasons of refusals on the screen."""
+"""Reasons of refusals on the screen, and queues."""
+_OF_QUEUE: Final = ("queue", "messages", "bytes", "came", "went", "next_at")
 CLEAR: Final = "\x1b[H\x1b[2J"
 
 
@@ -34,7 +35,12 @@ class Look(NamedTuple):
     shorter: dict[str, str]
     """Identifiers on the screen."""
     counts: list[Counted]
+    tokens: list[Token]
     taken: float
+
+    def tokens_that(self, have_expired: bool) -> list[str]:
+        """The names of tokens that have expired, or have not."""
+        return [one.name for one in self.tokens if one.has_expired(self.sight.now) is have_expired]
 
 
 @click.command()
@@ -49,7 +55,7 @@ class Look(NamedTuple):
 )
 def status(place: Place, is_watching: bool, interval: float) -> None:
     """Show how the service does. First what needs attention, worst first, each with the command to run next; then
-    processes, sequences, what waits and since when, and rates, from two looks a second apart if a process lives.
+    processes, sequences, what waits and since when, and rates, from two looks a second apart where something moves.
 
     \b
     Example: wsrm-mq status
@@ -57,7 +63,7 @@ def status(place: Place, is_watching: bool, interval: float) -> None:
     """
     for document, found in _documents(place, interval if is_watching else None):
         if place.is_json and is_watching:
-            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
+            as_line(document)
         elif place.is_json:
             as_json(**document)
         else:
@@ -70,7 +76,7 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
     from wsrm_mq.views.overview import rates
 
     before = _look(place)
-    if interval is None and not before.sight.at.instances:  # nothing changes
+    if interval is None and not _moves(before.sight.at):
         yield _document(place, before, {}), before
         return
     while True:
@@ -82,14 +88,20 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
         before = found
 
 
+def _moves(at: Overview) -> bool:
+    """Whether a process of the service lives, or programs have just put or consumed."""
+    return bool(at.instances) or any(one.came or one.went for one in at.consumed)
+
+
 def _look(place: Place) -> Look:
+    from wsrm_mq.server.tokens import listed
     from wsrm_mq.views.attention import attention, severities
     from wsrm_mq.views.overview import counters
 
     with looking(place) as db:
         sight = see(place, db)
         findings = attention(sight, severities(sight))
-        return Look(sight, findings, shorter_names(db, findings), counters(db), time.monotonic())
+        return Look(sight, findings, shorter_names(db, findings), counters(db), listed(db), time.monotonic())
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
@@ -112,6 +124,11 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "held": sum(one.held for one in at.waiting.values()),
         "ready": sum(one.ready for one in at.waiting.values()),
         "oldest_undelivered_ms": None if oldest is None else max(0, sight.now - oldest),
+        "queues": [
+            {**{name: getattr(one, name) for name in _OF_QUEUE}, "pace": one.pace}
+            for one in at.consumed
+            if one.messages and not one.is_kept
+        ],
         "dead_letters": at.dead_letters,
         "dead_letters_unconfirmed": at.dead_letters_unconfirmed,
         "faulted": at.faulted,
@@ -119,6 +136,8 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "refused": [one._asdict() for one in at.refused],
         "rates": {name: round(value, 1) for name, value in rates.items()},
         "counters": [one._asdict() for one in found.counts],
+        "tokens": found.tokens_that(have_expired=False),
+        "tokens_expired": found.tokens_that(have_expired=True),
         "store_bytes": at.file_bytes,
         "wal_bytes": at.wal_bytes,
         "disk_free_bytes": at.disk_free,
@@ -166,6 +185,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
             ("held", document["held"]),
             ("ready", _ready(document["ready"], document["rates"])),
             ("oldest undelivered", "none" if oldest is None else f"{span(oldest)} old"),
+            *([("queues", _queues(at))] if at.consumed else []),
             ("dead letters", letters or "none"),
             ("faulted", faulted or "none"),
             ("refused", _refused(found.sight) or "none"),
@@ -173,6 +193,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
                 "per second",
                 ", ".join(f"{name} {value:g}" for name, value in document["rates"].items()) or "nothing runs",
             ),
+            *([("tokens", _tokens(document))] if found.tokens else []),
             ("store", f"{size(at.file_bytes)}, write-ahead log {size(at.wal_bytes)}"),
             ("disk", f"{size(at.disk_free)} free" + (", FULL" if at.is_reserve_spent else "")),
         ]
@@ -211,6 +232,20 @@ def _ready(count: int, rates: dict[str, float]) -> str:
     if gained <= 0:
         return f"{count}, and it does not get less: {rates['delivered']:g} a second are delivered"
     return f"{count}, which takes {span(int(count / gained * 1000))} at {gained:g} a second"
+
+
+def _queues(at: Overview) -> list[str]:
+    """The fullest of those that programs consume."""
+    from wsrm_mq.views.queues import told_of
+
+    there = (one for one in at.consumed if one.messages and not one.is_kept)
+    fullest = sorted(there, key=lambda one: -one.messages)[:SHOWN]
+    return [f"{one.queue}: {told_of(one)}" for one in fullest] or ["nothing waits"]
+
+
+def _tokens(document: dict[str, Any]) -> str:
+    expired = document["tokens_expired"]
+    return f"{len(document['tokens'])} valid" + (f", and expired: {', '.join(expired)}" if expired else "")
 
 
 def _counts(counts: dict[str, int]) -> str:

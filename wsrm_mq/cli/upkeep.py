@@ -27,7 +27,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]
     name = "age"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from wsrm_mq.envelope.duration import parse_duration
+        from wsrm_mq.envelope.lexical import parse_duration
 
         try:
             age = parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from wsrm_mq.config.settings import Partner, Settings
-from wsrm_mq.queue.policy import Acknowledge, OnFault
+from wsrm_mq.queue.policy import Acknowledge, Mode, OnFault
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
 
@@ -42,10 +42,15 @@ _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
         'assurance = "at_most_once" settles a message before the service sees it, so on_fault = "dead_letter" has '
         'nothing left to put aside. Set on_fault = "settle", or another assurance.',
     ),
+    (
+        lambda of: of("mode") is Mode.PULL and of("assurance") is DeliveryAssurance.AT_MOST_ONCE,
+        'mode = "pull" delivers a message again whose consumer died, and assurance = "at_most_once" promises the '
+        'source that it does not. Set another assurance, or mode = "dispatch".',
+    ),
 )
 """Contradictions of options that a partner may have too: a test, and the sentence for the user."""
 
-_FROM_PROXIES: Final = "connection_header", "address_header"
+_FROM_PROXIES: Final = "connection_header", "address_header", "client_name_header"
 
 
 class _NotKnown(Exception):
@@ -75,6 +80,8 @@ def contradictions(settings: Settings, wrong: Collection[str] = ()) -> Iterator[
                 f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
                 'Set one_way_answer = "empty" or decoupled, or leave acknowledgement_interval out.'
             )
+    if _holds(lambda of: of("tls_key") is not None and of("tls_certificate") is None, known()):
+        yield "tls_key is the key of tls_certificate, and there is none. Name that too, or leave tls_key out."
     for option in _FROM_PROXIES:
         if _holds(lambda of, option=option: of(option) is not None and not of("trusted_proxies"), known()):  # type: ignore[misc]
             yield (

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 from wsrm_mq.config.settings import Partner
-from wsrm_mq.queue.policy import Acknowledge, OnFault, OnPoison
+from wsrm_mq.queue.policy import Acknowledge, Mode, OnFault, OnPoison
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
 
@@ -24,6 +24,7 @@ class SharedKeywords(TypedDict, total=False):
     """Options that a partner may have of his own."""
 
     one_way: Names | Literal["auto"]
+    mode: Mode | Literal["dispatch", "pull", "copy"]
     acknowledge: Acknowledge | Literal["stored", "delivered"]
     assurance: DeliveryAssurance | Literal["exactly_once", "at_least_once", "at_most_once"]
     ordered: bool
@@ -70,10 +71,18 @@ class OptionKeywords(SharedKeywords, total=False):
     log_format: Literal["text", "json"]
     observe_host: str
     observe_port: int | None
+    queues: bool
+    tls_certificate: str | None
+    tls_key: str | None
+    behind_proxy: bool
+    stomp_port: int | None
+    stomp_websocket_port: int | None
+    client_name_header: str | None
     paths: Names | None
     headers: Literal["pass", "demote", "strip"]
     understood: Names | None
     keep_headers: Names
+    queue: str | None
     announce_rm: bool
     public_url: str | None
     verify_body: bool

@@ -30,7 +30,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from wsrm_mq.envelope.duration import parse_duration
+from wsrm_mq.envelope.lexical import parse_duration
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.kept_headers import NEVER_KEPT, refusal_to_keep
 
@@ -81,6 +81,14 @@ def _addresses(entries: Sequence[str]) -> None:
         Allowed.listed("", entries)
 
 
+def _queue_name(name: str | None) -> None:
+    if name is not None:
+        from wsrm_mq.queue.declaring import is_name
+
+        if not is_name(name):
+            raise ValueError
+
+
 def _web_address(url: str | None) -> None:
     parts = urlsplit(url or "http://localhost")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.port == 0:
@@ -112,6 +120,7 @@ _CHECKS: Final = {
     "path": _Check(lambda one: _absolute([one] if one is not None else ()), "a path that begins with /"),
     "one_way": _Check(_auto_or_names, '"auto" alone, or a list of actions, {namespace}names and .wsdl files'),
     "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
+    "queue": _Check(_queue_name, "a name of 1 to 200 printable characters, with no # in it and no slash at its end"),
     "decoupled": _Check(_addresses, 'a list of https://host, names of hosts, networks and "public"'),
     "public_url": _Check(_web_address, "http:// or https:// with a host, a port and a path if need be"),
     "keep_headers": _Check(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
-from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, OnFault, OnPoison, QueuePolicy, Resend
+from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, Mode, OnFault, OnPoison, QueuePolicy, Resend
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
@@ -46,6 +46,7 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = None
     one_way: tuple[str, ...] | Literal["auto"] | None = None
+    mode: Mode | None = None
     acknowledge: Acknowledge | None = None
     assurance: DeliveryAssurance | None = None
     ordered: bool | None = None
@@ -76,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         described("The name of the application in a store that several use; `serve` takes that of `app`."),
     ] = None
-    host: Annotated[str, described("Address that `serve` listens on.")] = "127.0.0.1"
+    host: Annotated[str, described("Address that `serve` and `queue-server` listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Its port; 0 takes a free one.")] = 8080
     threads: Annotated[
         Count,
@@ -96,6 +97,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     observe_port: Annotated[
         Annotated[int, Meta(ge=0, le=65_535)] | None,
         described("Port of /metrics and /healthz of `serve`; none: closed."),
+    ] = None
+
+    queues: Annotated[
+        bool, described("Whether `serve` offers the queues of the store too, below /queues, to who has a token.")
+    ] = False
+    tls_certificate: Annotated[
+        str | None,
+        described("File with the certificate of the server and of who vouches for it, as PEM; none: no TLS."),
+    ] = None
+    tls_key: Annotated[str | None, described("File with the key of that; none: it is in the same file.")] = None
+    behind_proxy: Annotated[
+        bool, described("A proxy in front has TLS: queues may be offered without, where other machines reach them.")
+    ] = False
+    stomp_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None,
+        described("Port where the queues are offered over STOMP too; 0 takes a free one; none: closed."),
+    ] = None
+    stomp_websocket_port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)] | None, described("Port of STOMP over WebSockets, in the same way.")
+    ] = None
+    client_name_header: Annotated[
+        str | None,
+        described("Header in which a trusted proxy names the TLS client, as `token add --certificate` does."),
     ] = None
 
     paths: Annotated[
@@ -139,6 +163,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     strict_addressing: Annotated[bool, described("Refuse messages that break a MUST of WS-Addressing.")] = False
     verify_body: Annotated[bool, described("Check that a body is well-formed before it is acknowledged.")] = False
 
+    mode: Annotated[
+        Mode,
+        described(
+            "Who takes what arrives: the service; programs that consume one-way messages; or the service, and "
+            "subscriptions get copies."
+        ),
+    ] = Mode.DISPATCH
+    queue: Annotated[str | None, described("The name of the queue of what arrives; none: the path it came to.")] = None
     acknowledge: Annotated[Acknowledge, described("When an acknowledgement names a message.")] = Acknowledge.STORED
     assurance: Annotated[DeliveryAssurance, described("What the service is promised.")] = DeliveryAssurance.EXACTLY_ONCE
     ordered: Annotated[bool, described("Deliver in the order of the message numbers.")] = True
@@ -274,6 +306,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         behavior = of("behavior")
         gives_up = of("on_incomplete") == "dead_letter" and behavior is IncompleteSequenceBehavior.NO_DISCARD
         return QueuePolicy(
+            mode=of("mode"),
             retry=tuple(map(_ms, of("retry"))),
             resend=Resend(tuple(map(_ms, of("resend")))),
             on_poison=of("on_poison"),

@@ -35,6 +35,13 @@ PURPOSES: Final = {
     "log_format": Purpose(OPERATOR, "a program collects the log"),
     "observe_host": Purpose(OPERATOR, "Prometheus runs on another machine"),
     "observe_port": Purpose(OPERATOR, "a monitor reads metrics or health"),
+    "queues": Purpose(OPERATOR, "programs on other machines take what came, or put messages there"),
+    "tls_certificate": Purpose(OPERATOR, "clients are on other machines, and no proxy stands in front"),
+    "tls_key": Purpose(OPERATOR, "the key is in a file of its own"),
+    "behind_proxy": Purpose(OPERATOR, "the proxy that has TLS is on another machine"),
+    "stomp_port": Purpose(OPERATOR, "consumers have a library of STOMP"),
+    "stomp_websocket_port": Purpose(OPERATOR, "consumers are pages in browsers"),
+    "client_name_header": Purpose(OPERATOR, "programs that use the queues have certificates in place of tokens"),
     "paths": Purpose(DEVELOPER, "the application serves pages or other services too"),
     "one_way": Purpose(
         DEVELOPER,
@@ -49,6 +56,10 @@ PURPOSES: Final = {
     "sender_fault_status": Purpose(INTEGRATOR, "a partner demands the status of the SOAP 1.2 binding"),
     "strict_addressing": Purpose(INTEGRATOR, "a partner's stack is tested for conformance"),
     "verify_body": Purpose(DEVELOPER, "broken bodies are acknowledged, fail in the service and block their sequence"),
+    "mode": Purpose(DEVELOPER, "other programs take the messages at their own pace, or are told of them"),
+    "queue": Purpose(
+        DEVELOPER, "programs know the queue by another name, or one queue has what comes to several paths"
+    ),
     "acknowledge": Purpose(INTEGRATOR, "a partner takes an acknowledgement for proof that the service has worked"),
     "assurance": Purpose(DEVELOPER, "doing an operation twice is worse than never, or its effects may repeat"),
     "ordered": Purpose(DEVELOPER, "messages are independent of one another, and a gap delays them"),

@@ -15,8 +15,12 @@ from wsrm_mq.destination.answers import Answer
 from wsrm_mq.destination.checks import is_without_effect
 from wsrm_mq.destination.coverage import Coverage
 from wsrm_mq.destination.make_connection import check_selection
-from wsrm_mq.envelope import Headers, Limits, parse_content_type, scan
-from wsrm_mq.envelope.multipart import check_closed, root_part
+from wsrm_mq.envelope.content import parse_content_type
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.multipart import check_closed, envelope_in
+from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.source import pieces
 from wsrm_mq.envelope.stream import content_coding
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import (
@@ -116,8 +120,8 @@ def _envelope(told: Decoded) -> tuple[bytes, str]:
     if not content.is_multipart:
         return raw.body, content_type
     try:
-        part = root_part(raw.body, content, _LIMITS)
-        envelope = part.stream.read()
+        part = envelope_in(raw.body, content_type, _LIMITS)
+        envelope = b"".join(pieces(part.source, len(raw.body)))
         check_closed(raw.body, content)
     except EnvelopeError as error:
         told.problems.append(Problem(str(error)))

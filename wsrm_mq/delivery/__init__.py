@@ -1,1 +1,1 @@
-"""Delivery: what is stored is handed to the application, or sent, in order, and what came of it is recorded."""
+"""Delivery: stored messages are handed to the application, or sent, in order, and their outcomes are recorded."""

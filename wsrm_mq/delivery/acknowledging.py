@@ -1,7 +1,9 @@
-"""Acknowledgements that are sent by themselves: what is due is taken from the store, rendered as of then, and posted.
+"""Acknowledgements that are sent by themselves: those that are due are taken from the store, rendered as of then, and
+posted.
 
-None of them is stored: one that is lost is made up for by the next, and by the source, which sends again what it does
-not see acknowledged. So a failure is told, and no more. Faults go the same way: what is refused leaves no row.
+No acknowledgement is stored: a lost one is made up for by the next, and by the source, which sends again the messages
+that it does not see acknowledged. A failure is told, and no more. Faults go the same way, since a refused request
+leaves no row.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.posted import Posted, posted
-from wsrm_mq.envelope import sequence_acknowledgement
+from wsrm_mq.envelope.render import sequence_acknowledgement
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import DueAcknowledgement, due_elsewhere
@@ -62,13 +64,13 @@ class Acknowledging:
         self._put_off: deque[_Unstored] = deque()
         self._room = Shares(_WAITING)
         self._lock = threading.Lock()
-        """Of the room alone."""
+        """This lock guards only the room."""
         self._pool: Pool[_Unstored] = Pool(
             self._send, threads=1, max_threads=SENDING, events=events, of="acknowledgements"
         )
 
     def look(self) -> None:
-        """Send what is due."""
+        """Send the acknowledgements that are due."""
         self._pool.look_after()
         for _ in range(len(self._put_off)):
             one = self._put_off.popleft()
@@ -86,8 +88,8 @@ class Acknowledging:
         self.send(_rendered(due), due.who, due.about)
 
     def send(self, message: OutgoingMessage, who: str | None, about: int | None = None) -> bool:
-        """Post what is not stored, because of ``who``, about the inbound sequence with the key ``about``. Never blocks;
-        answers whether there is room for it."""
+        """Post a message that is not stored, because of ``who``, about the inbound sequence with the key ``about``.
+        Never blocks; answers whether there is room for it."""
         with self._lock:
             if not self._room.has_one(who):
                 return False

@@ -1,6 +1,6 @@
-"""The wrapped application, called for a stored message: the request is rebuilt from what was kept of it.
+"""The wrapped application, called for a stored message: the request is rebuilt from its kept part.
 
-Every delivery is called the same way, first time or replay, so a replay can never differ from the first try.
+Every delivery is called the same way, first time or replay, so a replay never differs from the first try.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, BinaryIO, Final
 
@@ -24,22 +24,13 @@ from wsrm_mq.delivery.service_reply import (
     reply_headers,
     status_of,
 )
-from wsrm_mq.envelope import (
-    HeaderPlace,
-    Headers,
-    Limits,
-    NotAnEnvelope,
-    ServiceFault,
-    complete_reply,
-    content_type_of,
-    demote,
-    excerpt,
-    expand,
-    fault_in,
-    scan,
-    strip,
-)
-from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.envelope.content import content_type_of
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, ServiceFault, complete_reply, excerpt, fault_in
+from wsrm_mq.envelope.rewrite import demote, strip
+from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import content_coding, expand
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import OnFault, PolicyOf
 from wsrm_mq.queue.settle import ServiceReply
@@ -54,18 +45,18 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], object]]
 WSGIApplication = Callable[[Environ, StartResponse], Iterable[bytes]]
 CallApplication = Callable[[Environ], tuple[str, list[tuple[str, str]], bytes]]
-"""Calls an application of whatever kind and answers status line, headers and body."""
+"""Calls an application of any kind and answers status line, headers and body."""
 Rewrite = Callable[[bytes, Headers], bytes]
 """Takes the header blocks of WS-RM out of an envelope."""
 
 _NOT_FOR_IT: Final = ("HTTP_ACCEPT_ENCODING", REPLY_ENDPOINTS)
-"""Not for the service: into an answer that is compressed no acknowledgement can be put."""
+"""Parts of a request that the service does not get. Into an answer that is compressed no acknowledgement can be put."""
 _REDIRECTION: Final = 300
 _CLIENT_ERROR: Final = 400
 _SERVER_ERROR: Final = 500
 _USUAL_LIMITS: Final = Limits()
 _CLIENTS: Final = 1_024
-"""Whose environ is remembered."""
+"""The number of clients whose environ is remembered."""
 _MAX_REPLY: Final = 256 * 1024 * 1024
 _CODE_LENGTH: Final = 200
 """Characters of a fault's code."""
@@ -87,8 +78,7 @@ def _from_json(environ: str) -> Environ:
 
 
 class Application:
-    """Has the application called for a delivery and says what came of it. ``headers``: ``pass``, ``demote`` or
-    ``strip``."""
+    """Calls the application for a delivery and answers the outcome. ``headers``: ``pass``, ``demote`` or ``strip``."""
 
     def __init__(
         self,
@@ -98,7 +88,11 @@ class Application:
         headers: str = "pass",
         limits: Limits = _USUAL_LIMITS,
         max_reply: int = _MAX_REPLY,
+        copied: Collection[str | None] = (),
     ) -> None:
+        """``copied``: the partners whose messages are published when the application has taken them; ``None``: those of
+        senders without a section."""
+        self._copied = copied
         self._limits = limits
         self._max_reply = max_reply
         self._call = call
@@ -134,6 +128,8 @@ class Application:
             return Outcome(error=why.text, diagnosis=Diagnosis("exception", None, why.type, why.place))
         if known:
             outcome.is_known = True
+        elif outcome.error is None and delivery.partner in self._copied:
+            outcome.is_copied = True
         return _explained(outcome, failed) if failed else outcome
 
     def _read(self, environ: str) -> Environ:
@@ -278,8 +274,7 @@ def _failure(error: str, kind: str, code: str | None = None) -> Outcome:
 
 
 def _explained(outcome: Outcome, failed: list[object]) -> Outcome:
-    """A failure with what the application has told of its cause: the first exception, as that of others may follow
-    from it."""
+    """Add the cause that the application has told to a failure: the first exception, as others may follow from it."""
     error = next((one for one in failed if isinstance(one, BaseException)), None)
     failed.clear()  # its traceback leads to the request, and that leads to it
     if error is not None and (outcome.error is not None or outcome.remark is not None):

@@ -1,4 +1,5 @@
-"""A request that waits for its message, which a thread of the dispatcher runs: what the two tell each other."""
+"""A request that waits for its message, and the thread of the dispatcher that runs the message: the calls between the
+two."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from wsrm_mq.store.write_queue import Verb
 R = TypeVar("R")
 
 LOOK_SECONDS: Final = 0.05
-"""Not more often does a request look whether it has waited long enough."""
+"""The least time between two looks of a request whether it has waited long enough."""
 
 
 class Completion(Protocol):
@@ -28,16 +29,16 @@ class Completion(Protocol):
         """The store writes from now on: its time counts, as that does in which the message waits for a thread."""
 
     def submit(self, verb: Verb[R], on_commit: Callable[[R | None, BaseException | None], None], *, size: int) -> None:
-        """Have what became of the message stored, as ``Writer.submit`` with ``keep``."""
+        """Have the outcome of the message stored, as ``Writer.submit`` with ``keep``."""
 
     def complete(self, settlement: Settlement | None) -> None:
-        """The settlement is stored; ``None``: what came of it has to be looked for in the store. Called once at least;
+        """The settlement is stored; with ``None`` the outcome has to be looked for in the store. Called once at least;
         the first call counts."""
 
 
 class Patience:
-    """How long a request waits for what is not the application: a thread, the store. One thread says whose turn it is,
-    others look."""
+    """The time that a request waits for a thread and for the store, without the time of the application. One thread
+    says when the application runs; others look."""
 
     def __init__(self) -> None:
         self._waited = 0.0
@@ -62,7 +63,7 @@ class Patience:
         return self._since is not None
 
     def left(self, seconds: float) -> float:
-        """How many of so many ``seconds`` the request has still to wait; negative where they are over."""
+        """The part of so many ``seconds`` that the request has still to wait; negative where they are over."""
         if self._since is None and self._caller is not None and not self._caller.is_alive():
             self.go_on()  # it has ended without a word: the watch takes up what it ran
         since = self._since
@@ -90,7 +91,7 @@ class ThreadCompletion:
 
     def wait(self, patience: float) -> tuple[Settlement | None, float]:
         """Wait, for a thread and for the store at most ``patience`` seconds, for the application as long as it takes.
-        Answers what came of it, if that is known, and how many seconds are left."""
+        Answers the settlement, if it is known, and the seconds that are left."""
         left = patience
         while not self._is_complete.wait(max(left, LOOK_SECONDS)):
             left = self._patience.left(patience)

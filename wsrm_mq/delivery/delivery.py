@@ -1,4 +1,4 @@
-"""One message on its way to the application, and what came back."""
+"""One message on its way to the application, and the outcome of its delivery."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Delivery(NamedTuple):
     is_replay: bool = False
     """It was read back from the store: the second loop delivers it."""
     channel: Channel | None = None
-    """Where it is sent; ``None``: it is delivered to the application."""
+    """The channel in which it is sent; ``None``: it is delivered to the application."""
     received_at: int = 0
-    """When what is sent came to be."""
+    """The time when a message to be sent was made."""
     source: Key | None = None
     """The key that it came under, where an operator has it delivered again: its sequence here is one of replays."""
 
@@ -65,8 +65,9 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """``error`` says why the application has not taken the message; ``None``: it has. ``remark`` is what it answered to
-    a one-way message that it took and did not like: its sender does not read that."""
+    """The outcome of a delivery. ``error`` says why the application has not taken the message; ``None``: it has.
+    ``remark`` is the answer that it gave to a one-way message, where it took the message and answered a fault or
+    content: the sender does not read that."""
 
     reply: ServiceReply | None = None
     error: str | None = None
@@ -75,10 +76,13 @@ class Outcome:
     """The diagnosis of the error, or of the fault that the remark is about."""
     is_known: bool = False
     """The application says that it had done it before."""
+    is_copied: bool = False
+    """It is published, now that the application has taken it."""
     is_sent: bool = False
     """It has left, and is settled only by its acknowledgement."""
     left_alone: float | None = None
-    """With an error: nobody was asked, and for so many seconds nobody is to be. That is no attempt."""
+    """With an error: nothing was called or sent, and nothing is to be for so many seconds. That counts as no
+    attempt."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
     settling: Any = None

@@ -1,13 +1,13 @@
-"""Both loops. The first hands an in-order message to the application the moment it is committed; the second replays
-what was held the moment its gap closes, a retry is due, or a process has started. They are one loop: a claim comes in,
-its sequence's deliverable messages are run in order, each is settled, the claim is given back.
+"""The two loops. The first hands an in-order message to the application the moment it is committed; the second replays
+held messages the moment their gap closes, a retry is due, or a process has started. They are one loop: a claim comes
+in, its sequence's deliverable messages are run in order, each is settled, the claim is given back.
 
 A small pool of threads takes a sequence at a time: at most 64 messages or 50 ms if others wait, then the next. An
 operation that blocks delays no connection and no other sequence (see ``pool``).
 
 Every claim of this process is in some hand: a pool's, or with a settlement that is to be written (``recording``). It is
-in the next hand before it leaves the last. Whatever is raised on the way may drop it all the same, so the hands are
-compared with the store in each look of the watch: what no hand has is taken up again.
+in the next hand before it leaves the last. An error on the way may drop it all the same, so the hands are compared with
+the store in each look of the watch: a claim that no hand has is taken up again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
-from wsrm_mq.delivery.deliverable import RUN_LENGTH, deliverable
+from wsrm_mq.delivery.deliverable import RUN_LENGTH, Prefetch, deliverable
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.pool import Pool
-from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.recording import Recording, Unrecorded
 from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import StoreError
@@ -42,7 +41,7 @@ LOOK_SECONDS: Final = 0.050
 
 
 class OnDuty(Protocol):
-    """Whether this process delivers what no request of its own has brought; see ``engine.duty``."""
+    """The duty of this process to deliver messages that no request of its own has brought; see ``engine.duty``."""
 
     is_on: bool
 
@@ -82,8 +81,8 @@ class Dispatcher:
         on_retry: Callable[[int], None] = lambda _at: None,
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_left``: what was made deliverable was left in the store, for want of a thread. ``left_alone``: why
-        nothing is sent to an address now."""
+        """``on_left`` is called when deliverable messages were left in the store, for want of a thread. ``left_alone``
+        answers why nothing is sent to an address now."""
         self._store = store
         self._call = call
         self._policy_of = policy_of
@@ -93,11 +92,11 @@ class Dispatcher:
         self.request_pool: Pool[_Run] = Pool(
             self._work, threads=threads, max_threads=request_threads, events=events, of="requests"
         )
-        """Apart: requests that block leave the sequences their threads."""
+        """A pool of its own: requests that block leave the sequences their threads."""
         self.send_pool: Pool[_Run] = Pool(
             self._work, threads=threads, max_threads=send_threads, events=events, of="messages to send"
         )
-        """Apart: endpoints that hang leave the application its threads (SEC-018)."""
+        """A pool of its own: endpoints that hang leave the application its threads (SEC-018)."""
         self._prefetch = Prefetch()
         self._recording = Recording(
             store, policy_of, waiters, self._prefetch, events, self._go_on, self._fetch_left, on_retry
@@ -128,14 +127,14 @@ class Dispatcher:
         (self.send_pool if claim.is_outgoing else self.pool).give(_Run(claim, first))
 
     def run_for(self, claim: Claim, delivery: Delivery, completion: Completion) -> None:
-        """Run one message for a request, and tell it how that goes; what else the sequence has goes to the pool. Never
-        blocks. To be called where its commit is told."""
+        """Run one message for a request, and tell it of each step; the rest of the sequence goes to the pool. Never
+        blocks. To be called where the commit of the message is told."""
         if not self.request_pool.give(_Run(claim, delivery, completion)):
             completion.complete(None)
 
     def offer(self, sequence: int, delivery: Delivery) -> None:
-        """Keep a message whose sequence is being run here, so that the run need not read it. Only a hint: what is not
-        found here is in the store."""
+        """Keep a message whose sequence is being run here, so that the run need not read it. The messages that are not
+        kept are read from the store."""
         self._prefetch.keep(sequence, delivery)
 
     # slots
@@ -164,8 +163,8 @@ class Dispatcher:
             self.give(claim, first)
 
     def _fetch_left(self) -> None:
-        """A claim has left this process: take what was left in the store, as far as there are threads. A fetch of which
-        nothing comes is made up for by the watch."""
+        """A claim has left this process: take lanes that were left in the store, as far as there are threads. Where a
+        fetch fails, the watch makes up for it."""
         if not self._are_left or self._is_fetching or self._gives_back or (free := self.pool.free) <= 0:
             return
 
@@ -190,8 +189,8 @@ class Dispatcher:
     # hands
 
     def take_up(self) -> None:
-        """For each look of the watch: what no hand has is given back, to be run again; what waits for a thread gets
-        one, if there is one by now."""
+        """Give back each claim that no hand has, to be run again, and give threads to the items that wait. To be called
+        in each look of the watch."""
         self.pool.look_after()
         self.request_pool.look_after()
         self.send_pool.look_after()
@@ -209,8 +208,8 @@ class Dispatcher:
             self._events.tell("dispatch.dropped", key=claim.lane or claim.entry)
 
     def _in_hand(self) -> set[Claim]:
-        """In the order in which a claim goes: one that changes hands meanwhile is seen in the second, if not in the
-        first. What the recording has goes on only where commits are made."""
+        """The claims in all hands, in the order in which a claim goes: one that changes hands meanwhile is seen in the
+        second, if not in the first. The recording passes its claims on only where commits are made."""
         runs = [*self.request_pool.in_hand(), *self.pool.in_hand(), *self.send_pool.in_hand()]
         return {run.claim for run in runs} | self._recording.claims
 

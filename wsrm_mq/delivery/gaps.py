@@ -21,7 +21,7 @@ class Gaps:
     stay open."""
 
     def __init__(self, store: Store, timeout: int, ask: Callable[[DueAcknowledgement], None] | None) -> None:
-        """``ask`` sends what is not stored; without it no source is asked."""
+        """``ask`` posts a request for missing messages; without it no source is asked."""
         self._store = store
         self._timeout = timeout
         self._ask = ask

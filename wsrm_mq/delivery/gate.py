@@ -43,7 +43,7 @@ class Gate:
 
     @property
     def is_inside(self) -> bool:
-        """Whether it is the application, in a call, that asks."""
+        """Whether the caller is the application, within a call."""
         return threading.get_ident() in self._inside or (bool(self._inside) and self._runs_here())
 
     def close(self, seconds: float) -> bool:

@@ -1,11 +1,12 @@
-"""Who may be sent to now: a host that hangs holds one thread at a time, and strangers' hosts hold none of the others'.
+"""The addresses that may be sent to now: a host that hangs holds one thread at a time, and strangers' hosts hold none
+of the threads of others.
 
-Without that a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
-acknowledgements and replies of all others would wait behind its own (SEC-018). So there are two lanes. What has
-answered once, by host and port, has one of its own, which no number of strangers takes anything from. What has never
-answered has the other: each host and port one thread, and all ports of a host, and all that one sender names, no more
-than they leave to the next (``shares``). What has waited long, or was tried in vain, has a small part of that lane: who
-comes after a thousand that hang does not wait for them.
+Otherwise a partner whose endpoint takes connections and answers nothing would keep every thread that sends, and the
+acknowledgements and replies of all others would wait behind its own (SEC-018). So there are two lanes. Hosts that have
+answered once, by host and port, have a lane of their own, from which no number of strangers takes anything. Hosts that
+have never answered have the other: each host and port has one thread, and all ports of a host, and all that one sender
+names, have no more than they leave to the next (``shares``). Messages that have waited long, or were tried in vain,
+have a small part of that lane: a message that comes after a thousand that hang does not wait for them.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ SOON_SECONDS: Final = 0.05
 """The least for which a host is left alone that is being tried."""
 KNOWN: Final = 64
 STRANGERS: Final = 128
-"""So many are sent to at a time that have answered, and so many that have not."""
+"""The numbers of posts at a time: to hosts that have answered, and to hosts that have not."""
 SENDING: Final = KNOWN + STRANGERS
 LATE: Final = 32
-"""Of the strangers so many whose turn comes again, or late."""
+"""The number of posts to strangers whose turn comes again, or late."""
 LATE_SECONDS: Final = 60.0
 """Twice as long as a host that hangs keeps its thread, as it is usually set."""
 ASKS_SECONDS: Final = (1.0, 5.0, 60.0)
-"""What finds no room asks again after half the time that it has waited: at least the first of these, at most the
-second, and the third once it is late."""
+"""The waits of a message that finds no room. It asks again after half the time that it has waited: at least the first
+of these, at most the second, and the third once it is late."""
 LONGEST_SECONDS: Final = 3_600.0
-"""For so long a host is left alone at most that has never answered."""
+"""The longest time for which a host is left alone that has never answered."""
 GIVEN_UP_SECONDS: Final = 86_400.0
-"""After so long that is given up which could not be sent as its host has never answered."""
+"""The time after which a message is given up whose host has never answered."""
 _HOSTS: Final = 4_096
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """What is known of a host and port. Until it ``answers`` one thread at a time tries it, that began at
+    """A host and port, as it is known here. Until it ``answers`` one thread at a time tries it, and the try began at
     ``tried_at``."""
 
     has_answered: bool = False
@@ -55,27 +56,27 @@ class _Place:
     answers: bool = False
     tried_at: float | None = None
     hung_for: float = 0.0
-    """Seconds that the last attempt took, if it hung."""
+    """The seconds that the last attempt took, if it hung."""
     hung: int = 0
-    """So often in a row."""
+    """The number of attempts in a row that hung."""
     until: float = float("-inf")
-    """Until then it is left alone."""
+    """The time until which it is left alone."""
     why: str = "it has not answered yet"
 
 
 class _Going(NamedTuple):
-    """Something on its way."""
+    """A post on its way."""
 
     place: _Place
     begun: float
     loans: tuple[tuple[Shares, tuple[object, ...]], ...]
     is_first: bool
-    """The one that tries whether it answers."""
+    """It is the one that tries whether the host answers."""
 
 
 class Patient:
-    """Posts by ``post``, where it may be posted to now. What may not is not sent, and raises ``LeftAlone``. ``knows``
-    says whether an origin, ``http://host:port``, has answered before this process began."""
+    """Posts by ``post`` to addresses that may be posted to now; for any other it raises ``LeftAlone`` and sends
+    nothing. ``knows`` says whether an origin, ``http://host:port``, has answered before this process began."""
 
     def __init__(
         self,
@@ -96,11 +97,12 @@ class Patient:
         self._lock = threading.Lock()
 
     def for_sender(self, who: str | None, waited: float = 0.0) -> Post:
-        """Posts what is sent because of ``who``, and has ``waited`` so many seconds."""
+        """A poster for messages that are sent because of ``who`` and have ``waited`` so many seconds."""
         return partial(self, who=who, waited=waited)
 
     def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
-        """Why nothing is sent there now, where ``beside`` others are about to be sent; ``None``: it may be."""
+        """The reason why nothing is sent there now, where ``beside`` others are about to be sent; ``None``: it may
+        be."""
         place, host = self._place(url)
         with self._lock:
             return self._left_alone(url, place, self._loans(place, url, host, who, waited), waited, beside)
@@ -122,7 +124,7 @@ class Patient:
             self._leave(going, why)
 
     def _place(self, url: str) -> tuple[_Place, str]:
-        """What is known of where ``url`` leads, and its host."""
+        """The place to which ``url`` leads, and its host."""
         parts = urlsplit(url)
         name = f"{parts.scheme}://{parts.netloc}".lower()
         place = self._known.get(name) or self._strangers.get(name)
@@ -149,7 +151,7 @@ class Patient:
     def _loans(
         self, place: _Place, url: str, host: str, who: str | None, waited: float
     ) -> tuple[tuple[Shares, tuple[object, ...]], ...]:
-        """The shares that it takes, each for whom."""
+        """The shares that a post takes, each with the names that they are lent to."""
         sender = ("sender", who)
         if place.has_answered:
             return ((self._of_known, (place, sender)),)
@@ -180,8 +182,8 @@ class Patient:
         return LeftAlone(said, seconds, is_given_up=is_given_up)
 
     def _by_itself(self, place: _Place, now: float) -> float:
-        """Seconds until it may be tried by one thread more, whatever others do; 0: now. One that is being tried for the
-        first time is asked again after as long as that has taken, so it has few questions however long it takes."""
+        """The seconds until one more thread may try the place, by itself; 0: now. A place that is being tried for the
+        first time is asked for again after as long as the try has taken, so a long try causes few questions."""
         if place.answers:
             return 0.0
         if place.tried_at is not None:

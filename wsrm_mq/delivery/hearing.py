@@ -1,4 +1,5 @@
-"""Has taken what endpoints say in their answers to requests of this side's own; what of it changes nothing is told."""
+"""Answers of endpoints to requests of this side's own: the acknowledgements and faults in them are committed, and those
+that change nothing are told."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Posted
 
 HandOver = Callable[[Receipt], object]
-"""Has done what a receipt leaves to do: a claim is run, the watch looks."""
+"""A function that does the work that a receipt leaves: a claim is run, the watch looks."""
 
 
 class Hearing:
@@ -58,7 +59,7 @@ def tell_of_wrong(events: Events, receipt: Receipt) -> None:
 
 
 def tell_of_fault(events: Events, arrived: SequenceFault, receipt: Receipt) -> None:
-    """A fault about a sequence that changed nothing."""
+    """Tell of a fault about a sequence that changed nothing."""
     if receipt.act is None:
         reason = receipt.fault.reason if receipt.fault is not None else "The sequence has ended already."
         events.tell("fault.ignored", fault=arrived.code, reason=reason, sequence=arrived.identifier)

@@ -1,8 +1,9 @@
-"""Bringing the late indexes forward, about a second behind what comes.
+"""The filling of the late indexes, about a second behind the rows that come.
 
 No request waits for it, so it lingers: it goes along with a commit that a request waits for, a piece in each until it
-has caught up, and no event loop is held for longer than a piece takes. Of several processes one does it: each leaves it
-to the one that moved a watermark since it looked last, for what one writes makes the others forget what they know.
+has caught up, and no event loop is held for longer than a piece takes. One of several processes does it: each leaves it
+to the one that moved a watermark since it looked last, since a write of one process makes the others forget their
+caches.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from wsrm_mq.store.transaction import Transaction
 LOOK_SECONDS: Final = 0.5
 """Between two looks, at least."""
 FAR_BEHIND: Final = 10 * BATCH
-"""So many rows behind, every process does it: the one that moves a watermark may be one that only counts."""
+"""The number of rows behind from which on every process indexes: the process that moves a watermark may be one that
+only counts."""
 _ROW_BYTES: Final = 1024
-"""What a row adds to the write-ahead log, about: few where many are of one connection, else most of a page."""
+"""The bytes that a row adds to the write-ahead log, about: few where many rows are of one connection, else most of a
+page."""
 
 Watermarks = tuple[int, ...]
 
@@ -34,7 +37,7 @@ class Indexing:
         self._look_seconds = look_seconds
         self._look_at = 0.0
         self._left_at: Watermarks | None = None
-        """Where the watermarks were when this process saw or moved them last."""
+        """The watermarks when this process saw or moved them last."""
         self._is_at_it = False
 
     def look(self) -> None:
@@ -69,8 +72,8 @@ class Indexing:
 
 
 def _verb(tx: Transaction) -> tuple[Watermarks, int]:
-    """Answers the watermarks, and how many rows are left to index; 0 too where only those are that came meanwhile:
-    a later look is soon enough for them."""
+    """Bring the indexes forward. Answers the watermarks, and the number of rows left to index; 0 too where only rows
+    are left that came meanwhile: a later look is soon enough for them."""
     are_more = [index.bring_forward(tx) for index in (BY_CONNECTION, BY_LANE)]
     *watermarks, behind = tx.execute(LOOK).fetchone()
     return tuple(watermarks), behind if any(are_more) else 0

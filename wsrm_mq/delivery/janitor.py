@@ -1,7 +1,7 @@
-"""The thread that keeps house: it tells the witness what is durable, and prunes what is kept for no longer.
+"""The thread that keeps house: it tells the witness the state that is durable, and prunes rows that are kept no longer.
 
-It never delays an acceptance: what is due is found by reading, deleted in short transactions, and after each it rests
-for longer than that took. One instance at a time prunes; a lock says which.
+It never delays an acceptance: due rows are found by reading, deleted in short transactions, and after each it rests for
+longer than that took. One instance at a time prunes; a lock says which.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from wsrm_mq.store.store import Store
 WITNESS_SECONDS: Final = 5.0
 SWEEP_SECONDS: Final = 60.0
 _RESTS: Final = 3.0
-"""So many times as long as a batch took it rests after it, at least _LEAST_REST."""
+"""The factor of a rest to the time of its batch; a rest is at least ``_LEAST_REST``."""
 _LEAST_REST: Final = 0.01
 _ROW_BYTES: Final = 2048
-"""What the end of a message adds to the write-ahead log, about."""
+"""The bytes that the end of a message adds to the write-ahead log, about."""
 
 
 def rest_after(took: float) -> float:
@@ -34,8 +34,8 @@ def rest_after(took: float) -> float:
 
 
 class Janitor:
-    """A thread that deletes what retention lets go, and looks after the store's files. ``prunes``: it deletes; a
-    run of a plan does not."""
+    """A thread that deletes rows whose retention is over, and looks after the store's files. With ``prunes`` it
+    deletes; a run of a plan does not."""
 
     def __init__(
         self,
@@ -53,7 +53,8 @@ class Janitor:
         self._witness_seconds = witness_seconds
         self._sweep_seconds = sweep_seconds
         self._prunes = prunes
-        """How long things are kept is the service's to say: a process with a configuration of its own leaves them."""
+        """Whether it deletes. The service says how long rows are kept: a process with a configuration of its own leaves
+        them."""
         self._stopping = threading.Event()
         self.thread = Lasting("wsrm-mq-janitor", self._loop, self._broke, self._events)
         self._trouble = Repeated()
@@ -96,8 +97,9 @@ class Janitor:
                 pruned = pruned.plus(self._store.call(batch, size=_ROW_BYTES * len(batch.entries)))
                 if self._stopping.wait(rest_after(time.monotonic() - began)):
                     break
-            self._forget_instances(now)
-            self._forget_queues(now)
+            if not self._stopping.is_set():
+                self._forget(now - self._policy_of(None).retain_ended)
+                self._forget_clients(now - retention.CLIENTS)
         if any(pruned):
             self._events.tell("janitor.pruned", **pruned._asdict())
         return pruned
@@ -106,21 +108,22 @@ class Janitor:
         policy = self._policy_of(partner)
         return Kept(policy.retain, policy.retain_ended, policy.retain_ledger, policy.retain_until_archived)
 
-    def _forget_instances(self, now: int) -> None:
-        if self._stopping.is_set():
-            return
-        before = now - self._policy_of(None).retain_ended
+    def _forget(self, before: int) -> None:
+        """Delete instances that ended ``before``, and queues of which nothing is left: a stranger may have named any
+        number of them by paths."""
         with self._store.reader() as db:
-            is_due = db.execute(OLD_INSTANCE, (before,)).fetchone() is not None
-        if is_due:
-            self._store.call(lambda tx: retention.forget_instances(tx, before))
-
-    def _forget_queues(self, now: int) -> None:
-        """Delete queues of which nothing is left: a stranger may have named any number of them by paths."""
-        if self._stopping.is_set():
-            return
-        before = now - self._policy_of(None).retain_ended
-        with self._store.reader() as db:
+            are_old = db.execute(OLD_INSTANCE, (before,)).fetchone() is not None
             unused = retention.unused_queues(db, before)
+        if are_old:
+            self._store.call(lambda tx: retention.forget_instances(tx, before))
         if unused.queues:
             self._store.call(lambda tx: retention.forget_queues(tx, unused))
+
+    def _forget_clients(self, before: int) -> None:
+        with self._store.reader() as db:
+            left = retention.BATCH if retention.are_old_clients(db, before) else 0
+        while left == retention.BATCH:
+            began = time.monotonic()
+            left = self._store.call(lambda tx: retention.forget_clients(tx, before))
+            if self._stopping.wait(rest_after(time.monotonic() - began)):
+                return

@@ -1,15 +1,29 @@
-"""A message of this side as it is stored to be sent."""
+"""Messages of this side, as they are stored to be sent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from wsrm_mq.envelope import Limits, ending, own_names, scan
+from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.reply_endpoint import reply_endpoint
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.render import ending, own_names
+from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.outbound import give_number
+from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
+from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
+from wsrm_mq.sequence.faults import ServiceFailure
+from wsrm_mq.store.fetching import WAITER
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
+
+UNDELIVERED: Final = ServiceFailure("The message could not be delivered to the service; it was set aside.")
+_STATUS: Final = "500 Internal Server Error"
 
 
 def service_message(to: EndpointReference, body: bytes, content_type: str, limits: Limits) -> OutgoingMessage:
@@ -43,8 +57,8 @@ def tell_end(tx: Transaction, element: CloseSequence | TerminateSequence) -> Non
 
 
 def with_end_of_outbound(tx: Transaction, verb: Callable[[Transaction], Receipt]) -> Receipt:
-    """Have what a partner says taken, and the end of the outbound sequence sent, where that follows and leads to an
-    endpoint; else it leaves on the response."""
+    """Commit the message of a partner by ``verb``, and send the end of the outbound sequence where that follows and
+    leads to an endpoint; else it leaves on the response."""
     receipt = verb(tx)
     told = NOT_SENT if receipt.terminates is None else tell_end_of_outbound(tx, receipt.terminates)
     if told is not NOT_SENT:
@@ -61,3 +75,23 @@ def tell_end_of_outbound(tx: Transaction, element: TerminateSequence) -> Sent:
     terms, to = outbound.value.terms, outbound.endpoint
     body = ending(terms.soap, terms.addressing, terms.rm, None, element, to=to)
     return send(tx, outbound.about, own_message(to, body, terms.soap))
+
+
+def tell_undelivered(tx: Transaction, claim: Claim, delivery: Delivery) -> Claim | None:
+    """Send a fault as the reply, stored as one, since there is no other: a request that waits may be answered with it,
+    and if it has given up meanwhile, it is fetched. Answers the claim on it; ``None`` where no reply is expected
+    elsewhere than on the response, or an operator has the message delivered again."""
+    to = reply_endpoint(delivery.environ, is_fault=True) if delivery.wants_reply and delivery.source is None else None
+    record = tx.sequence(claim.lane)
+    if to is None or record is None:
+        return None
+    (waiter,) = tx.execute(WAITER, {"key": delivery.position}).fetchone()
+    terms, is_awaited = record.value.terms, waiter is not None
+    is_answered = is_awaited and not terms.rm.is_fetched(to.address)
+    if is_answered and reply_endpoint(delivery.environ, is_fault=False) is not None:
+        return None
+    body = fault(UNDELIVERED, terms.soap, terms.addressing, None, delivery.message_id, to=to)
+    message = own_message(to, body, terms.soap)
+    header = None if record.outbound is None else give_number(tx, record.outbound, is_last=False)
+    reply = ServiceReply(_STATUS, (("Content-Type", message.content_type),), body, outgoing_message=message)
+    return keep_reply(tx, record, delivery.position, reply, header, is_awaited=is_awaited).claim

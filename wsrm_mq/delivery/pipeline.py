@@ -42,8 +42,8 @@ class Pipeline(Generic[B]):
             self._submitted.append(time.monotonic())
 
     def guarded(self, verb: Verb[R]) -> Verb[R]:
-        """``verb``, which settles a message, refused behind one that was not settled: in order it would say that what
-        is before it is settled too."""
+        """Make a verb that settles a message, and is refused behind a message that was not settled: in order it would
+        say that those before it are settled too."""
 
         def settle(tx: Transaction) -> R:
             if self.broken is not None:

@@ -17,10 +17,11 @@ EXHAUSTED_EVERY_SECONDS: Final = 60.0
 
 class Pool(Generic[W]):
     """Calls ``work(item)``, which raises nothing, for every item that is given, first come first served. It keeps
-    ``threads`` and grows to ``max_threads`` while all are busy. ``of``: what waits for them, for the log.
+    ``threads`` and grows to ``max_threads`` while all are busy. ``of`` names the items in the log.
 
     One thread at a time is on its way to the items; each that takes one sends the next. So a thread that comes back
-    before the next one has woken takes what is left itself: of quick items one thread does many."""
+    before the next one has woken takes the next item itself: of quick items one thread does many.
+    """
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Pool(Generic[W]):
             return True
 
     def look_after(self) -> None:
-        """Send a thread for what waits: perhaps there is one to be had by now."""
+        """Send a thread for the items that wait: perhaps one can be had by now."""
         with self._lock:
             if self.waiting and not self._coming:
                 self._send_thread()
@@ -89,7 +90,7 @@ class Pool(Generic[W]):
             return [*self.waiting, *self._at_work.values()]
 
     def stop(self) -> None:
-        """Let every thread finish what it has begun and what was given."""
+        """Let every thread finish the items that were given."""
         with self._lock:
             self.is_stopping = True
             self._changed.notify_all()

@@ -1,8 +1,8 @@
-"""One POST of this side's own: whether what it carried was taken, and what its answer says.
+"""One POST of this side's own: whether its message was taken, and the content of its answer.
 
-A stack with an endpoint of its own may put on the HTTP answer what it could send in a request: an acknowledgement, a
-request for one, a fault about a sequence. It is read as a request is read, within the same bounds, and what cannot be
-read changes nothing: whether the message was taken is then the status's to say.
+A stack with an endpoint of its own may put on the HTTP answer the parts that it could send in a request: an
+acknowledgement, a request for one, a fault about a sequence. The answer is read as a request is read, within the same
+bounds. An answer that cannot be read changes nothing: then the status says whether the message was taken.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from wsrm_mq.envelope import (
-    Headers,
-    Limits,
-    ServiceFault,
-    content_type_of,
-    excerpt,
-    expand,
-    fault_in,
-    parse_content_type,
-    scan,
-)
-from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.envelope.content import content_type_of, parse_content_type
+from wsrm_mq.envelope.headers import Headers, RMResponse
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.reply import ServiceFault, excerpt, fault_in
+from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import content_coding, expand
 from wsrm_mq.errors import EnvelopeError, LeftAlone, NotAllowed, NotAnswered
 from wsrm_mq.queue.hearing import Said
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.versions import SOAPVersion
 
@@ -66,6 +61,10 @@ class Posted(NamedTuple):
     """Nothing was sent, as its host is left alone: seconds until it may be tried."""
     is_given_up: bool = False
     """Nothing was sent, and nothing will be: its host has never answered."""
+    reply: ServiceReply | None = None
+    """What an application has answered, a fault too."""
+    relates_to: str | None = None
+    """The MessageID of the message that this says to reply to."""
 
 
 def posted(post: Post, url: str, content_type: str, action: str | None, body: bytes) -> Posted:
@@ -81,19 +80,22 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
     except (NotAllowed, NotAnswered) as error:
         return Posted(str(error))
     content, of = answer.content, content_type_of(answer.headers)
-    fault, said, unreadable = None, None, None
+    fault, said, unreadable, reply, relates_to = None, None, None, None, None
     try:
         content = _expanded(answer)
         fault = fault_in(content, of) if content else None
         if content and parse_content_type(of).media_type in _ENVELOPES:
-            said = _said(scan(content, of, None, _LIMITS))
+            read = scan(content, of, None, _LIMITS)
+            said, relates_to = _said(read), read.relates_to
+            if read.is_plain or read.sequence is not None:
+                reply = ServiceReply(str(answer.status), (("Content-Type", of),), content)
     except EnvelopeError as error:
         unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
     if fault is not None:
         why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
-        return Posted(why, fault.code, said, unreadable)
+        return Posted(why, fault.code, said, unreadable, reply=reply, relates_to=relates_to)
     failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}"
-    return Posted(failure, None, said, unreadable)
+    return Posted(failure, None, said, unreadable, reply=reply, relates_to=relates_to)
 
 
 def _expanded(answer: Answered) -> bytes:
@@ -103,9 +105,10 @@ def _expanded(answer: Answered) -> bytes:
 
 def _said(headers: Headers) -> Said | None:
     fault = headers.body if isinstance(headers.body, SequenceFault) else None
-    if headers.rm is None or not (headers.acknowledgements or headers.ack_requested or fault):
+    response = headers.body if isinstance(headers.body, RMResponse) else None
+    if headers.rm is None or not (headers.acknowledgements or headers.ack_requested or fault or response):
         return None
-    return Said(headers.rm, headers.acknowledgements, headers.ack_requested, fault)
+    return Said(headers.rm, headers.acknowledgements, headers.ack_requested, fault, response, headers.relates_to)
 
 
 def _told(fault: ServiceFault, content: bytes) -> str:

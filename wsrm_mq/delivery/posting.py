@@ -1,6 +1,7 @@
-"""A stored message leaves in a request of this side's own, with the acknowledgements that are true when it leaves.
+"""The sending of stored messages, in requests of this side's own, with the acknowledgements that are true when they
+leave.
 
-It is called for a delivery as the application is, and what comes of it is recorded the same way.
+It is called for a delivery as the application is, and the outcome is recorded the same way.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import Posted, posted
-from wsrm_mq.envelope import piggyback, reply_headers
+from wsrm_mq.delivery.requesting import judge
+from wsrm_mq.envelope.render import ack_requested, reply_headers
+from wsrm_mq.envelope.reply import piggyback
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, Diagnosis
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
+from wsrm_mq.store.entries import IS_LIVE_AT
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, SequenceRecord, outbound_of, read_about
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
@@ -28,7 +33,8 @@ _CLOSES: Final = frozenset(rm.action("CloseSequence") for rm in RM_VERSIONS.valu
 _GONE: Final = ("UnknownSequence", "SequenceTerminated")
 """Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
 _ENDS_TRIED: Final = 3
-"""So often the end of a sequence is sent to one that does not take it: it may have gone, and nothing depends on it."""
+"""The number of times that the end of a sequence is sent to an endpoint that does not take it: the endpoint may have
+gone, and nothing depends on it."""
 
 
 def has_taken(store: Store, origin: str) -> bool:
@@ -38,7 +44,7 @@ def has_taken(store: Store, origin: str) -> bool:
 
 
 class Posting:
-    """Posts what is sent, and has the application ``call``ed for everything else."""
+    """Posts deliveries that have a channel, and calls the application for all others."""
 
     def __init__(self, store: Store, post: Patient, hearing: Hearing, call: Call) -> None:
         self._store = store
@@ -59,10 +65,14 @@ class Posting:
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
         with self._store.reader() as db:
             about = read_about(db, channel.answers, channel.outbound)
+            if isinstance(about, OutboundRecord) and not db.execute(IS_LIVE_AT, {"key": delivery.position}).fetchone():
+                return Outcome(is_sent=True)  # acknowledged since it was read (S-RET-003)
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)
         answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
+        if isinstance(about, OutboundRecord):
+            answer = judge(delivery, about, answer)
         self._hearing.hear(channel, answer)
         if answer.failure is not None and not _is_gone(delivery, about, answer):
             is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
@@ -70,13 +80,15 @@ class Posting:
             kind = NEVER_ANSWERED if answer.is_given_up else NOT_TOLD if is_over else "not_sent"
             diagnosis = Diagnosis(kind, code)
             return Outcome(error=storable(answer.failure), diagnosis=diagnosis, left_alone=answer.left_alone)
+        if isinstance(about, OutboundRecord) and answer.reply is not None:
+            return Outcome(reply=answer.reply)
         # What an operator has sent again is settled by that: acknowledgements are of the message that it was.
         return Outcome(is_sent=channel.is_numbered and delivery.source is None)
 
 
 def _is_gone(delivery: Delivery, about: About, answer: Posted) -> bool:
-    """Whether what was sent ends a sequence, and its endpoint answers that it does not know it: that one, or none by
-    name (F-019)."""
+    """Whether the sent message ends a sequence, and its endpoint answers that it does not know the sequence, by name or
+    without one (F-019)."""
     fault = None if answer.said is None else answer.said.fault
     if fault is None or fault.code not in _GONE or delivery.action not in _ENDS | _CLOSES:
         return False
@@ -90,6 +102,9 @@ def _as_it_leaves(delivery: Delivery, channel: Channel, about: About, body: byte
     (D-ACK-028)."""
     terms, outbound = about.value.terms, outbound_of(about)
     place = outbound.value.header(delivery.key.number) if channel.is_numbered and outbound is not None else None
+    if place is not None and isinstance(about, OutboundRecord):
+        asks = ack_requested(terms.rm, place.identifier)
+        return piggyback(body, content_type, reply_headers(terms.soap, terms.rm, place, ()) + asks)
     acks: tuple[SequenceAcknowledgement, ...] = ()
     if isinstance(about, SequenceRecord) and about.acks_to == channel.endpoint:
         acks = (about.value.acknowledgement(),)

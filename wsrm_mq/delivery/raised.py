@@ -1,6 +1,6 @@
-"""An exception as it is told to operators: its type, where in the application it was raised, and what it says.
+"""An exception as it is told to operators: its type, the place in the application where it was raised, and its text.
 
-It may be one that cannot even be asked for its text or its name: nothing here raises.
+The exception may raise where it is asked for its text or its name: nothing here raises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wsrm_mq.events.inert import as_error, type_name
 from wsrm_mq.store.storable import storable
 
 _TEXT_LENGTH: Final = 2_000
-"""Characters of what it says, and as many of its traceback."""
+"""The characters of its text that are kept, and as many of its traceback."""
 _NAME_LENGTH: Final = 200
 _PLACE_LENGTH: Final = 300
 _OWN: Final = str(Path(__file__).parents[1])
@@ -36,7 +36,7 @@ _KNOWN: Final = (
     ("/spyne/protocol/soap/mime.py", "Unicode strings with encoding declaration", _MTOM),
     ("/spyne/protocol/soap/soap11.py", "encode() argument 'encoding' must be str, not None", _MTOM),
 )
-"""What libraries raise that says nothing of its cause: file, words, and what to do."""
+"""Exceptions of libraries that say nothing of their cause: file, words, and the next step."""
 
 
 class Raised(NamedTuple):
@@ -57,7 +57,7 @@ class Raised(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to do, where that is known; else empty."""
+        """The next step, where it is known; else empty."""
         return next((hint for file, words, hint in _KNOWN if file in self.frames and words in self.said), "")
 
     @property
@@ -66,8 +66,8 @@ class Raised(NamedTuple):
 
 
 def raised(error: BaseException) -> Raised:
-    """What is kept of an exception that an application raised. Raises nothing, whatever the exception's own text
-    does."""
+    """The texts that are kept of an exception that an application raised. Raises nothing, even where the exception's
+    own text does."""
     said = storable(as_error(error), _TEXT_LENGTH)
     type_ = _read(_type, error) or type_name(error)
     return Raised(type_, _read(_place, error), said, _read(_frames, error) or "")

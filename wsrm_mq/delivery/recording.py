@@ -1,31 +1,31 @@
-"""The outcome of a delivery is recorded, whatever it is.
+"""The recording of outcomes: the outcome of a delivery is stored, whatever it is.
 
-An outcome is stored by one verb, and what follows is done on its commit: requests that wait are woken, the claim goes
-on. Where the outcome itself is what cannot be stored (a text that is none, an answer that is too large), a second verb
-records that, in words that can be: nothing is repeated without being counted.
+An outcome is stored by one verb, and the next steps are done on its commit: requests that wait are woken, the claim
+goes on. Where the outcome itself cannot be stored (a text with characters that no column takes, an answer that is too
+large), a second verb records that, in words that can be: nothing is repeated without being counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
+from wsrm_mq.delivery.deliverable import Prefetch
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
+from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound, tell_undelivered
 from wsrm_mq.delivery.pipeline import Pipeline
-from wsrm_mq.delivery.prefetch import Prefetch
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
-from wsrm_mq.delivery.undelivered import tell_undelivered
 from wsrm_mq.delivery.waiting import Waiters
-from wsrm_mq.envelope import content_type_of
+from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
+from wsrm_mq.queue.copying import publish_copy
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
@@ -37,6 +37,8 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.write_queue import Verb
+
+R = TypeVar("R")
 
 _UNSTORABLE: Final = Diagnosis("unstorable")
 """The diagnosis of an attempt whose outcome could not be stored."""
@@ -82,7 +84,7 @@ class Recording:
         self._on_release = on_release
         self._on_retry = on_retry
         self.claims: set[Claim] = set()
-        """The claims in its hands: they go on when what is to be written with them is."""
+        """The claims in its hands: they go on when the verbs that have them are committed."""
 
     def record(
         self,
@@ -177,7 +179,7 @@ class Recording:
     # it is stored
 
     def settled(self, claim: Claim, delivery: Delivery, done: Settled, *, last: bool) -> None:
-        """``last``: the claim goes on from here, where it was not given back."""
+        """The settlement is stored. With ``last`` the claim goes on from here, where it was not given back."""
         self.is_settled(delivery, done)
         if done.sends is not None:
             self._give(done.sends)
@@ -235,8 +237,7 @@ class Recording:
     def _record_plainly(self, claim: Claim, broken: Unrecorded, ran_ahead: bool) -> None:
         delivery = broken.delivery
 
-        def on_commit(done: Settled | Failed | None, again: BaseException | None) -> None:
-            self.claims.discard(claim)
+        def told(done: Settled | Failed | None, again: BaseException | None) -> None:
             if isinstance(done, Failed):
                 self.failed(claim, delivery, done)
             elif done is not None:
@@ -244,33 +245,39 @@ class Recording:
             elif again is not None and not isinstance(again, FenceLost):
                 self.let_go(claim, again)
 
-        self.claims.add(claim)
         try:
-            verb = _plainly(claim, broken, self._policy_of(delivery.partner), ran_ahead=ran_ahead)
-            self._store.submit(verb, on_commit, keep=True)
+            policy = self._policy_of(delivery.partner)
+            self._write(claim, _plainly(claim, broken, policy, ran_ahead=ran_ahead), told)
         except BaseException as closed:
-            self.claims.discard(claim)
             self.let_go(claim, closed)
 
     def give_back(self, claim: Claim) -> None:
-        """It could go on, and others are to have their turn before it."""
+        """Give back a claim that could go on: others are to have their turn before it."""
 
-        def on_commit(_result: bool | None, error: BaseException | None) -> None:
-            self.claims.discard(claim)
+        def told(_result: bool | None, error: BaseException | None) -> None:
             if error is None:
                 self._released(claim)
             else:
                 self.let_go(claim, error)
 
+        self._write(claim, lambda tx: give_back(tx, claim, stopping=True), told)
+
+    def _write(self, claim: Claim, verb: Verb[R], told: Callable[[R | None, BaseException | None], None]) -> None:
+        """Have ``verb`` committed, with the claim in these hands until then. ``told`` gets its result or the error."""
+
+        def on_commit(result: R | None, error: BaseException | None) -> None:
+            self.claims.discard(claim)
+            told(result, error)
+
         self.claims.add(claim)
         try:
-            self._store.submit(lambda tx: give_back(tx, claim, stopping=True), on_commit, keep=True)
+            self._store.submit(verb, on_commit, keep=True)
         except BaseException:
             self.claims.discard(claim)
             raise
 
     def give_back_now(self, claim: Claim, *, stopping: bool) -> bool:
-        """``ownership.give_back``, waited for."""
+        """Give a claim back as ``ownership.give_back`` does, and wait for it."""
 
         def committed(is_given_back: bool) -> None:
             if is_given_back:
@@ -284,26 +291,20 @@ class Recording:
         self._on_release()
 
     def let_go(self, claim: Claim, error: BaseException) -> None:
-        """A run broke off: the watch takes the sequence up again, here or elsewhere. Whatever is raised here, the claim
-        does not stay in these hands: what no hand has the watch gives back."""
+        """Give the lane back of a run that broke off: the watch takes it up again, here or elsewhere. An error that is
+        raised here does not keep the claim in these hands: the watch gives back a claim that no hand has."""
         self._prefetch.drop(claim.lane)
         if isinstance(error, FenceLost):  # it is another's by now
             return self._events.tell("delivery.fence_lost", error=error)
         why = None if isinstance(error, StoreError) else f"{_BROKE_OFF}: {_in_short(error)}"
 
-        def on_commit(_result: None, _error: BaseException | None) -> None:
-            self.claims.discard(claim)
+        def told(_result: None, _error: BaseException | None) -> None:
             self._released(claim)
 
-        self.claims.add(claim)
         try:
-            self._store.submit(lambda tx: let_go(tx, claim, self._policy_of, why), on_commit, keep=True)
+            self._write(claim, lambda tx: let_go(tx, claim, self._policy_of, why), told)
         except StoreError as closed:  # the next start finds it
-            self.claims.discard(claim)
             self._events.tell("dispatch.not_given_back", key=claim.lane or claim.entry, error=closed)
-        except BaseException:
-            self.claims.discard(claim)
-            raise
         self._events.tell("dispatch.failed", key=claim.lane or claim.entry, error=as_error(error), trouble=error)
 
     # at most once: it is settled before the call
@@ -315,7 +316,7 @@ class Recording:
     def note(self, claim: Claim, delivery: Delivery, outcome: Outcome, done: Settled) -> None:
         """Write down the outcome of a message that is settled already; in words where it cannot be stored."""
         lost: object = outcome.error
-        if outcome.reply is None and outcome.error is None and outcome.remark is None:
+        if outcome.reply is None and outcome.error is None and outcome.remark is None and not outcome.is_copied:
             self._store.submit(_noting(claim, delivery, outcome), lambda _result, _error: None, lingers=True)
         else:
             try:
@@ -362,6 +363,8 @@ def _settling(
 
     def verb(tx: Transaction) -> Settled:
         settled = settle(tx, claim, delivery.position, delivery.number, done, release=release, acknowledge=acknowledge)
+        if outcome.is_copied:
+            publish_copy(tx, delivery.position)
         if settled.terminates is None:
             return settled
         return settled._replace(sends=tell_end_of_outbound(tx, settled.terminates).claim or settled.sends)
@@ -374,8 +377,9 @@ def _leaving_alone(claim: Claim, delivery: Delivery, why: str, seconds: float) -
 
 
 def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead: bool) -> Verb[Settled | Failed]:
-    """A one-way message that the service took is settled, with what can be said of its answer. The sender of a two-way
-    one waits for that answer: it has failed, as has one whose failure could not be stored."""
+    """Record in plain words an outcome that cannot be stored. A one-way message that the service took is settled. The
+    sender of a two-way message waits for the answer: the message has failed, as has one whose failure could not be
+    stored."""
     delivery, outcome, _error = broken
     why = _why_not_stored(broken)
 
@@ -395,7 +399,7 @@ def _plainly(claim: Claim, broken: Unrecorded, policy: QueuePolicy, *, ran_ahead
 
 
 def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | None]:
-    """Answers the claim on what is to be sent because of it."""
+    """Make the verb that notes an outcome. It answers the claim on a message that is to be sent because of it."""
     number, position = delivery.number, delivery.position
 
     def note(tx: Transaction) -> Claim | None:
@@ -403,6 +407,8 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
         lane = lane_of(tx, claim)
         queue = lane.queue if lane is not None else 0
         tx.counts.took(queue, outcome.seconds or 0.0)
+        if outcome.is_copied:
+            publish_copy(tx, position)
         if outcome.reply is not None:
             _header, sent = add_reply(tx, lane, position, number, outcome.reply, is_awaited=delivery.is_waited_for)
             sends = sent.claim
@@ -423,5 +429,5 @@ def _why_not_stored(broken: Unrecorded) -> str:
 
 
 def _in_short(error: BaseException | None) -> str:
-    """In a text that can be stored."""
+    """The error as a text that can be stored."""
     return inert(as_error(error))[:_LONGEST]

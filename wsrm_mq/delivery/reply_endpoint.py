@@ -1,4 +1,5 @@
-"""Where the reply to a stored message is sent, kept with the request: ReplyTo and FaultTo, where they are addresses."""
+"""The endpoints of the reply to a stored message, kept with its request: ReplyTo and FaultTo, where they are
+addresses."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import EndpointReference
 
 REPLY_ENDPOINTS: Final = "wsrm.reply_endpoints"
-"""In the stored part of a request: that of its reply and that of a fault, each as a list of its address and its
-parameters. One alone is that of both."""
+"""The key, in the stored part of a request, of the endpoints of its reply and of a fault, each as a list of its address
+and its parameters. One endpoint alone is that of both."""
 _CLIENTS: Final = 1_024
 
 

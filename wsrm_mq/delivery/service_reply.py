@@ -1,6 +1,8 @@
-"""The answer of the wrapped application, as it can be stored and sent on: of HTTP, expanded, of a bounded size.
+"""The answer of the wrapped application, in a form that can be stored and sent on: of HTTP, expanded, of a bounded
+size.
 
-An application is held to what a server would hold it to: what could not be sent is an error of it, and counts as one.
+An application is held to the rules of a server: an answer that could not be sent is an error of the application, and
+counts as one.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ class UnusableReply(Exception):
 
 @lru_cache(256)
 def status_of(status: Any) -> tuple[int, str]:
-    """A status line without the protocol, a text or latin-1 bytes: its code and its text.
+    """The code and the text of a status line without the protocol, which is a text or latin-1 bytes.
 
-    Raises ``UnusableReply`` for what is no final status of HTTP."""
+    Raises ``UnusableReply`` for a line that is no final status of HTTP.
+    """
     text = _text(status, "status")
     found = _STATUS.fullmatch(text)
     if found is None or int(found[1]) < _LEAST_STATUS:
@@ -54,9 +57,10 @@ def status_of(status: Any) -> tuple[int, str]:
 
 
 def reply_headers(headers: Iterable[Any]) -> tuple[tuple[str, str], ...]:
-    """The headers of an answer, texts or latin-1 bytes, but those that are of one connection.
+    """The headers of an answer, texts or latin-1 bytes, without those of one connection.
 
-    Raises ``UnusableReply`` for what cannot be an HTTP header."""
+    Raises ``UnusableReply`` for a header that HTTP cannot carry.
+    """
     found = []
     length = 0
     for raw_name, raw_value in headers:
@@ -73,9 +77,9 @@ def reply_headers(headers: Iterable[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def check_is_of_a_service(content: bytes, identifier: str) -> None:
-    """Raises ``UnusableReply`` for what another middleware answers that stands between this one and the service: it
+    """Raises ``UnusableReply`` for the answer of another middleware that stands between this one and the service: it
     acknowledges the sequence of this delivery, or does not know it. The service was not called. Most such deliveries
-    are refused by the keys ``wsrm.*``; what stands between the two may have lost those."""
+    are refused by the keys ``wsrm.*``, which a layer between the two may have lost."""
     name = identifier.encode()
     if name not in content:
         return
@@ -96,9 +100,10 @@ def check_size(size: int, limit: int) -> None:
 def expanded(
     headers: tuple[tuple[str, str], ...], content: bytes, limit: int
 ) -> tuple[tuple[tuple[str, str], ...], bytes]:
-    """Headers and body of an answer that is not compressed any more: what is, can carry no acknowledgement.
+    """Headers and body of an answer, expanded: a compressed answer can carry no acknowledgement.
 
-    Raises ``UnusableReply`` for a Content-Encoding that cannot be undone here."""
+    Raises ``UnusableReply`` for a Content-Encoding that cannot be undone here.
+    """
     coding = ",".join(value for name, value in headers if name.lower() == "content-encoding").strip().lower()
     if coding in ("", "identity") or not content:
         return headers, content

@@ -1,4 +1,4 @@
-"""Requests that wait for what becomes of a message, by position."""
+"""Requests that wait for the settlement of a message, by its position."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Signal:
 
 
 class Waiters:
-    """``places``: how many requests at a time may wait for a gap to close."""
+    """``places`` is the number of requests that may wait for a gap to close at a time."""
 
     def __init__(self, places: int) -> None:
         self._lock = threading.Lock()
@@ -61,8 +61,8 @@ class Waiters:
 
     @contextmanager
     def expecting(self, position: int, event: Settable) -> Iterator[None]:
-        """Have ``event`` set when the message at ``position`` is settled. Look at the store after entering and before
-        waiting: what was settled earlier is not told again."""
+        """Set ``event`` when the message at ``position`` is settled. Look at the store after entering and before
+        waiting: an earlier settlement is not told again."""
         with self._lock:
             self.waiting.setdefault(position, []).append(event)
         try:

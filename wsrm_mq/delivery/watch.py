@@ -1,9 +1,9 @@
 """The net under every wake-up: one thread that looks, when told and at least once a second.
 
 Nothing announces a death, a clock that has run out, or a CLI that wrote to the store; so it looks for dead instances,
-sequences without an owner, retries that are due, sequences whose time is over, and tails to bury. Of each it does a
-bounded part in a turn, what can be delivered first, and where more is left the next turn follows at once: no amount of
-one keeps it from the others, from a stop or from a fork.
+sequences without an owner, retries that are due, sequences whose time is over, and tails to bury. It does a bounded
+part of each in a turn, deliverable lanes first, and where more is left the next turn follows at once: no amount of one
+keeps it from the others, from a stop or from a fork.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import lanes, queues
-from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
+from wsrm_mq.store.instances import Neighbours
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.loose import NEXT_LOOSE_RETRY, RUNNABLE_LOOSE
 from wsrm_mq.store.store import Store
@@ -37,7 +37,7 @@ _NUDGE_SECONDS: Final = 0.05
 
 
 class Watch:
-    """The net: a thread that looks, at least once a second, for what no commit and no thread has taken up."""
+    """The net: a thread that looks, at least once a second, for work that no commit and no thread has taken up."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Watch:
         chores: Sequence[Callable[[], None]] = (),
         next_chore: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """``chores`` are done in every turn; ``next_chore``: when one of them has something to do, ms since the epoch.
-        ``duty``: whether it takes what can be delivered."""
+        """``chores`` are done in every turn; ``next_chore`` answers when one of them is due next, in ms since the
+        epoch. ``duty`` says whether this process takes deliverable lanes."""
         self._store = store
         self._dispatcher = dispatcher
         self._waiters = waiters
@@ -77,7 +77,7 @@ class Watch:
         self._taken = 0
         """The sequence that was taken last: those behind it have their turn before it."""
         self._sent = 0
-        """The same of those that are sent."""
+        """The lane of messages to send that was taken last."""
 
     def start(self) -> None:
         """Keep looking, in an own thread."""
@@ -96,19 +96,19 @@ class Watch:
             self._store.instances.wake([presence.name])
 
     def look(self) -> None:
-        """One turn, in this thread: at the start, so that what is wrong with the store ends that."""
+        """Do one turn in this thread: at the start, so that an error of the store ends that."""
         self._busy = self._turn()
 
     def look_soon(self) -> None:
-        """Something may be wrong with another instance, or a tail waits: do not leave it to the poll. Cheap to ask for
-        by every request."""
+        """Look soon: something may be wrong with another instance, or a tail waits. Cheap to ask for by every
+        request."""
         now = time.monotonic()
         if now - self._nudged_at > _NUDGE_SECONDS:
             self._nudged_at = now
             self.nudge()
 
     def look_elsewhere(self) -> None:
-        """Wake the other processes: this one has no thread for what it has accepted, and one of them may."""
+        """Wake the other processes, since this one has no thread for a message that it has accepted."""
         self._are_left = True
         self.look_soon()
 
@@ -127,7 +127,7 @@ class Watch:
                 positions = {word for word in words if word.isdigit()}
                 for position in positions:
                     self._waiters.notify(int(position))
-                is_told = bool(words - positions - {MAY_BE_READY})
+                is_told = bool(words - positions)
                 if not self._stopping.is_set() and (self._busy or not words or is_told):
                     self.look()
                     self._trouble.over()
@@ -142,7 +142,7 @@ class Watch:
         self._events.tell("watch.failed", trouble=error)
 
     def _count(self) -> None:
-        """Have written what waits to be counted: nothing may come that would take it along."""
+        """Write the counts that wait: no other commit may come that would take them along."""
         if self._is_counting:
             return
         counts = self._events.take_counts()
@@ -167,7 +167,7 @@ class Watch:
             raise
 
     def _seconds(self) -> float:
-        """How long to sleep: to the next retry, at most one poll."""
+        """The seconds to sleep: to the next retry, at most one poll."""
         if not self._duty.is_on:  # a retry that is due is left to others
             return min(POLL_SECONDS, max(0.001, self._duty.left))
         with self._store.reader() as db:
@@ -183,7 +183,7 @@ class Watch:
         return POLL_SECONDS if at is None else min(POLL_SECONDS, (at - self._store.clock()) / 1000)
 
     def _turn(self) -> bool:
-        """A bounded part of what there is to do. Answers whether there is more."""
+        """Do a bounded part of the work. Answers whether there is more."""
         self._duty.look(self._bury_instances())
         for chore in self._chores:
             try:
@@ -202,7 +202,7 @@ class Watch:
             )
             has_due = is_over and db.execute(lanes.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
             look["foreign"] = self._store.foreign(db, sends=False)
-            runnable = (lanes.RUNNABLE, RUNNABLE_LOOSE)
+            runnable = (lanes.RUNNABLE, RUNNABLE_LOOSE, lanes.RUNNABLE_CALLS)
             has_runnable = any(db.execute(statement, look).fetchone() is not None for statement in runnable)
         self._tell_of_jumps(is_over=is_over)
         takes = has_runnable and self._duty.is_on and (self._dispatcher.pool.free > 0 or self._dispatcher.takes_later())
@@ -219,8 +219,8 @@ class Watch:
         return len(claims) == BATCH or ended > 0 or more_tails
 
     def _tell_of_jumps(self, *, is_over: bool) -> None:
-        """``is_over``: the time of a sequence is, by what the clock shows. At a start that alone makes a jump worth
-        telling: that nothing ran for a while looks the same."""
+        """Tell of jumps of the clock. ``is_over``: the time of a sequence is over by the clock. At a start only that
+        makes a jump worth telling, since a time in which nothing ran looks the same."""
         jumps = self._store.believed.jumps
         while jumps:
             jump = jumps.popleft()
@@ -229,7 +229,7 @@ class Watch:
         self._has_turned = True
 
     def _bury_instances(self) -> bool:
-        """Free what dead instances ran. Answers whether one lives that is younger than this."""
+        """Free the lanes of dead instances. Answers whether one lives that is younger than this."""
         with self._store.reader() as db:
             live = db.execute(queues.LIVE_INSTANCES).fetchall()
             ended = list(dict.fromkeys(db.execute(queues.ENDED_OWNERS)))

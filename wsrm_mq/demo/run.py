@@ -65,142 +65,128 @@ class Result:
 def run(setup: Setup, directory: Path, screen: PlainScreen) -> Result:
     """Run it with both databases in ``directory``. Raises ``DemoFailed`` where it cannot be run to its end."""
     began = time.monotonic()
-    # A thread for each connection: none of them has to wait for another one's.
-    server = Server(directory, threads=setup.connections + 2)
-    source = Source(server.port, setup.messages, setup.connections, setup.line)
-    observer = Observer(server.service_db, server.store)
+    demo = _Demo(setup, directory, screen)
     problem = ""
     try:
-        server.start()
-        server.wait(START)
-        screen.say(f"The service runs under wsrm-mq serve, process {server.pid}, port {server.port}.")
-        source.create()
-        screen.say(f"Sequence {source.identifier}: {setup.messages} messages, {setup.connections} connections.")
-        source.start()
+        demo.begin()
         try:
-            _until_done(setup, server, source, observer, screen, began + LONGEST)
+            demo.go_on(began + LONGEST)
         except DemoFailed as error:
             problem = str(error)
-        source.stop()
-        observer.close()  # before the server: the last one to close a database tidies it up
-        server.stop()
+        demo.end()
     finally:
-        source.stop()
-        server.kill()
-        observer.close()
-    # Once more, as a last and only reader: the file is left tidy.
-    with closing(sqlite3.connect(server.service_db, timeout=10)) as connection:
-        seen = service_saw(connection)
-    seconds = time.monotonic() - began
-    return _result(setup, source, observer, seen, server.starts - 1, seconds, problem)
+        demo.give_up()
+    return demo.result(time.monotonic() - began, problem)
 
 
-def _until_done(
-    setup: Setup, server: Server, source: Source, observer: Observer, screen: PlainScreen, deadline: float
-) -> None:
-    tell = _Teller(screen)
-    crash = _Crash(setup, server, source, observer, screen)
-    is_closed = False
-    while time.monotonic() < deadline:
-        sight = observer.look()
-        tell(sight)
-        screen.show(sight, source.traffic, len(source.acknowledged))
-        if server.starts == 1:
-            crash.unless_too_early(sight)
-        server.check()
-        if source.is_done and not is_closed:
-            screen.say("All messages are acknowledged: the sequence is closed and terminated.")
-            server.wait(START)
-            source.close_and_terminate()
-            is_closed = True
-        if is_closed and len(set(sight.effects)) == setup.messages:
-            return
-        time.sleep(POLL)
-    raise DemoFailed(f"Given up after {LONGEST:.0f} s.")
-
-
-@dataclass
-class _Crash:
-    """kill -9 and a new start, at the worst moment: half of the messages are accepted, some are held, and an
-    order is done whose message is not settled."""
-
-    setup: Setup
-    server: Server
-    source: Source
-    observer: Observer
-    screen: PlainScreen
-    tries: int = 20
-    """On a slow machine that moment is hard to hit; after so many tries a likely one will do."""
-
-    def unless_too_early(self, sight: Sight) -> None:
-        if not self._is_bad(sight):
-            return
-        self.server.freeze()
-        frozen_at = time.time()
-        sight = self.observer.look()
-        # So young an effect is of an operation that has not returned: no settlement can be on its way.
-        is_worst = frozen_at - sight.newest_at < PAUSE
-        self.tries -= 1
-        if not (self._is_bad(sight) and (is_worst or self.tries < 0)):
-            self.server.thaw()
-            return
-        self.observer.close()
-        pid = self.server.pid
-        self.server.kill()
-        done, held = len(sight.effects), sight.held
-        self.screen.say(f"kill -9 {pid}, with {done} orders done and {held} messages held.")
-        self.server.start()
-        self.screen.say("Started again: same port, same store.")
-
-    def _is_bad(self, sight: Sight) -> bool:
-        is_half_way = 2 * sight.count >= self.setup.messages
-        return is_half_way and sight.has_unsettled_effect and (sight.held > 0 or self.source.is_done)
-
-
-class _Teller:
-    """Prints the changes between two looks."""
-
-    RUN: Final = 5
+class _Demo:
+    TRIES: Final = 20
+    """On a slow machine the worst moment for a crash is hard to hit; after so many tries a likely one will do."""
+    REPLAY: Final = 5
     """A replay of so many messages is worth a line."""
 
-    def __init__(self, screen: PlainScreen) -> None:
+    def __init__(self, setup: Setup, directory: Path, screen: PlainScreen) -> None:
+        self._messages, self._connections = setup.messages, setup.connections
         self._screen = screen
-        self._last = Sight()
+        # A thread for each connection: none of them has to wait for another one's.
+        self._server = Server(directory, threads=setup.connections + 2)
+        self._source = Source(self._server.port, setup.messages, setup.connections, setup.line)
+        self._observer = Observer(self._server.service_db, self._server.store)
+        self._tries = self.TRIES
 
-    def __call__(self, sight: Sight) -> None:
-        last, self._last = self._last, sight
-        if sight.limit - last.limit > self.RUN and last.held:
+    def begin(self) -> None:
+        server, source = self._server, self._source
+        server.start()
+        server.wait(START)
+        self._screen.say(f"The service runs under wsrm-mq serve, process {server.pid}, port {server.port}.")
+        source.create()
+        self._screen.say(f"Sequence {source.identifier}: {self._messages} messages, {self._connections} connections.")
+        source.start()
+
+    def go_on(self, deadline: float) -> None:
+        """Go on until every order is done. Raises ``DemoFailed`` at the ``deadline``."""
+        server, source = self._server, self._source
+        last, is_closed = Sight(), False
+        while time.monotonic() < deadline:
+            sight = self._observer.look()
+            self._tell(last, sight)
+            self._screen.show(sight, source.traffic, len(source.acknowledged))
+            if server.starts == 1 and self._is_bad_moment(sight):
+                self._crash()
+            server.check()
+            if source.is_done and not is_closed:
+                self._screen.say("All messages are acknowledged: the sequence is closed and terminated.")
+                server.wait(START)
+                source.close_and_terminate()
+                is_closed = True
+            if is_closed and len(set(sight.effects)) == self._messages:
+                return
+            last = sight
+            time.sleep(POLL)
+        raise DemoFailed(f"Given up after {LONGEST:.0f} s.")
+
+    def end(self) -> None:
+        self._source.stop()
+        self._observer.close()  # before the server: the last one to close a database tidies it up
+        self._server.stop()
+
+    def give_up(self) -> None:
+        """Stop source, server and observer, where they still run."""
+        self._source.stop()
+        self._server.kill()
+        self._observer.close()
+
+    def result(self, seconds: float, problem: str) -> Result:
+        # Once more, as a last and only reader: the file is left tidy.
+        with closing(sqlite3.connect(self._server.service_db, timeout=10)) as connection:
+            seen = service_saw(connection)
+        done, traffic = Counter(seen.effects), self._source.traffic
+        return Result(
+            sent=self._messages,
+            acknowledged=len(self._source.acknowledged),
+            delivered=len(done),
+            in_order=list(done) == sorted(done),  # in the order of their first effects
+            duplicates_delivered=len(seen.effects) - len(done),
+            redelivered=seen.redelivered,
+            lost=self._messages - len(done),
+            restarts=self._server.starts - 1,
+            held_max=self._observer.held_max,
+            transmissions=traffic.transmissions,
+            requests_lost=traffic.requests_lost,
+            answers_lost=traffic.answers_lost,
+            duplicates_sent=traffic.duplicates,
+            seconds=round(seconds, 2),
+            problem=problem,
+        )
+
+    def _is_bad_moment(self, sight: Sight) -> bool:
+        """Half of the messages are accepted, some are held, and an order is done whose message is not settled."""
+        is_half_way = 2 * sight.count >= self._messages
+        return is_half_way and sight.has_unsettled_effect and (sight.held > 0 or self._source.is_done)
+
+    def _crash(self) -> None:
+        """kill -9 and a new start, if the process stands still at the worst moment; else it runs on."""
+        self._server.freeze()
+        frozen_at = time.time()
+        sight = self._observer.look()
+        # So young an effect is of an operation that has not returned: no settlement can be on its way.
+        is_worst = frozen_at - sight.newest_at < PAUSE
+        self._tries -= 1
+        if not (self._is_bad_moment(sight) and (is_worst or self._tries < 0)):
+            self._server.thaw()
+            return
+        self._observer.close()
+        pid = self._server.pid
+        self._server.kill()
+        done, held = len(sight.effects), sight.held
+        self._screen.say(f"kill -9 {pid}, with {done} orders done and {held} messages held.")
+        self._server.start()
+        self._screen.say("Started again: same port, same store.")
+
+    def _tell(self, last: Sight, sight: Sight) -> None:
+        """Tell the changes between two looks."""
+        if sight.limit - last.limit > self.REPLAY and last.held:
             self._screen.say(f"{last.limit} came: {last.limit + 1} to {sight.limit - 1} are replayed in order.")
         if sight.redelivered > last.redelivered:
             count = sight.redelivered - last.redelivered
             self._screen.say(f"{count} delivered again after the crash: the inbox knew, nothing was done twice.")
-
-
-def _result(
-    setup: Setup,
-    source: Source,
-    observer: Observer,
-    seen: Sight,
-    restarts: int,
-    seconds: float,
-    problem: str,
-) -> Result:
-    done = Counter(seen.effects)
-    first_effects = list(dict.fromkeys(seen.effects))
-    return Result(
-        sent=setup.messages,
-        acknowledged=len(source.acknowledged),
-        delivered=len(done),
-        in_order=first_effects == sorted(first_effects),
-        duplicates_delivered=sum(times - 1 for times in done.values()),
-        redelivered=seen.redelivered,
-        lost=setup.messages - len(done),
-        restarts=restarts,
-        held_max=observer.held_max,
-        transmissions=source.traffic.transmissions,
-        requests_lost=source.traffic.requests_lost,
-        answers_lost=source.traffic.answers_lost,
-        duplicates_sent=source.traffic.duplicates,
-        seconds=round(seconds, 2),
-        problem=problem,
-    )

@@ -1,4 +1,4 @@
-"""The demo's partner: an RM Source on a bad line, which sends again whatever is not acknowledged."""
+"""The demo's partner: an RM Source on a bad line, which sends messages again until they are acknowledged."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The RM Destination: what is to be committed for a request, and how it is answered. It waits for nothing."""
+"""The RM Destination: it finds the verb to commit for a request, and the answer. It waits for nothing."""

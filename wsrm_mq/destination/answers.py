@@ -1,5 +1,5 @@
-"""The answers of a destination, as HTTP responses: rendered from what was committed, never from what was about to
-be."""
+"""The answers of a destination, as HTTP responses: rendered from committed values, never from values that were about to
+be committed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from wsrm_mq.envelope import (
-    Headers,
-    NotAnEnvelope,
-    content_type_of,
+from wsrm_mq.envelope.content import content_type_of, soap_version_of
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.render import (
     create_sequence_response,
     ending,
     ending_response,
-    fault_in,
-    fetched_headers,
-    piggyback,
+    message_pending,
     reply_headers,
     sequence_acknowledgement,
-    soap_version_of,
 )
-from wsrm_mq.envelope import fault as render_fault
+from wsrm_mq.envelope.reply import NotAnEnvelope, fault_in, piggyback
+from wsrm_mq.envelope.soap_fault import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.queue.arrival import CreateReceipt, Receipt
 from wsrm_mq.queue.polling import Fetched
@@ -50,7 +47,7 @@ class Answer(NamedTuple):
     line: str = ""
     """The status line of an application; empty for the usual one."""
     left: Callable[[], object] | None = None
-    """To be called when the server has taken all of it: what it carries need not leave again."""
+    """To be called when the server has taken all of it: the message that it carries need not leave again."""
 
 
 EMPTY: Final = Answer(202)
@@ -74,9 +71,9 @@ def fault(
     sender_fault: int = 500,
     to: EndpointReference | None = None,
 ) -> Answer:
-    """``what`` as a SOAP message; nothing, or what is to be acknowledged, where it would answer a fault (F-024).
-    ``sender_fault`` is the HTTP status of one that is the sender's under SOAP 1.2; that of every other is 500. ``to``:
-    it is sent there."""
+    """Render the fault ``what`` as an answer; where it would answer a fault, the answer is the acknowledgements or
+    empty (F-024). ``sender_fault`` is the HTTP status of a fault that is the sender's under SOAP 1.2; that of every
+    other is 500. ``to`` is the address that it is sent to, if it does not leave on the response."""
     if headers.is_fault:
         return acknowledgement(headers, acknowledgements)
     told = _told(acknowledgements, headers)
@@ -97,8 +94,8 @@ def _fault(what: faults.Fault, soap: SOAPVersion, body: bytes, sender_fault: int
 
 
 def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500) -> Answer:
-    """The fault for a request that cannot be read; what is known of its versions is kept. The error may have a status
-    of its own; it is 400 only where other faults are 400."""
+    """The fault for a request that cannot be read, in the versions that are known of it. The error may have a status of
+    its own; it is 400 only where other faults are 400."""
     if isinstance(error.context, Headers):
         answer = fault(error.fault, error.context, sender_fault=sender_fault)
     else:
@@ -110,7 +107,7 @@ def unreadable(error: EnvelopeError, content_type: str, sender_fault: int = 500)
 
 
 def created(receipt: CreateReceipt, headers: Headers, to: EndpointReference | None = None) -> Answer:
-    """CreateSequenceResponse; ``to``: it is sent there."""
+    """The CreateSequenceResponse. ``to`` is the address that it is sent to, if it does not leave on the response."""
     sequence = receipt.created
     assert sequence is not None
     assert headers.addressing is not None
@@ -151,8 +148,8 @@ def ended(
     others: Sequence[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> Answer:
-    """The response to CloseSequence or TerminateSequence. ``others``: what AckRequested headers asked of others;
-    ``to``: it is sent there."""
+    """The response to CloseSequence or TerminateSequence. ``others`` are the acknowledgements that AckRequested headers
+    asked for; ``to`` is the address that it is sent to, if it does not leave on the response."""
     element, rm = headers.body, headers.rm
     assert isinstance(element, CloseSequence | TerminateSequence)
     assert rm is not None
@@ -208,8 +205,8 @@ def fetched(found: Fetched) -> Answer:
     """The answer to a MakeConnection: a message, and whether more waits. It is no answer of an application, so a
     fault has the status 200 too (MC-007)."""
     terms, told = found.terms, within(found.acknowledgements, None)
-    fragment = fetched_headers(terms.soap, terms.rm, found.place, told, is_pending=found.is_pending)
-    body = piggyback(found.body, found.content_type, fragment)
+    fragment = reply_headers(terms.soap, terms.rm, found.place, told)
+    body = piggyback(found.body, found.content_type, fragment + message_pending(found.is_pending))
     return Answer(200, body, (("Content-Type", found.content_type),))
 
 
@@ -222,8 +219,8 @@ def as_it_is(reply: ServiceReply) -> Answer:
 def forwarded(
     reply: ServiceReply, headers: Headers, acknowledgements: Sequence[SequenceAcknowledgement], *, one_way: bool
 ) -> Answer:
-    """The answer to a message that the application was given as it came, which answered ``reply``: 202 to a one-way
-    that it took, and to a fault whatever fault it finds in it (F-024)."""
+    """The answer to a message that the application was given as it came, and answered with ``reply``: 202 to a one-way
+    message that it took, and to a fault even where it answers a fault (F-024)."""
     is_taken = one_way and reply.status.startswith("200")
     is_fault_on_fault = headers.is_fault and fault_in(reply.body, content_type_of(reply.headers)) is not None
     has_nothing = bool(acknowledgements) and not reply.body and reply.status.startswith("2")
@@ -235,12 +232,13 @@ def forwarded(
 def within(
     acknowledgements: Sequence[SequenceAcknowledgement], number: int | None, most: int = MOST_RANGES
 ) -> Sequence[SequenceAcknowledgement]:
-    """``acknowledgements`` with at most ``most`` ranges in all, each as it was: what is left out is not acknowledged
-    yet, and the source asks or sends again.
+    """Choose at most ``most`` ranges of all ``acknowledgements``, each as it was: a range that is left out is not
+    acknowledged yet, and the source asks or sends again.
 
-    Of the first one, which is about the request itself, the range that holds ``number`` is told, or a source would
-    resend for ever what it has just sent; then, from the lowest on, those that let its window move. A final one is told
-    whole: what it leaves out was lost for good. Of those behind the first, what finds no room is left out altogether.
+    The first acknowledgement is about the request itself. Of it the range that holds ``number`` is told, or a source
+    would resend for ever the message that it has just sent; then, from the lowest on, the ranges that let its window
+    move. A final acknowledgement is told whole: the numbers that it leaves out were lost for good. An acknowledgement
+    behind the first that finds no room is left out altogether.
     """
     if len(acknowledgements) == 1 and len(acknowledgements[0].ranges) <= most:  # nearly every answer
         return acknowledgements

@@ -1,5 +1,5 @@
-"""What the headers of a request must say for it to be taken: its answers can leave, on its own HTTP response or to an
-address; and what of them is understood and used here."""
+"""Checks of the headers of a request: its answers can leave, on its own HTTP response or to an address, and its
+mandatory headers are understood."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from wsrm_mq.destination.reach import Reach
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.errors import EnvelopeError, NameNotKnown, NameServerSilent
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.sequence import faults
@@ -24,7 +24,8 @@ _WITHOUT_EFFECT: Final = frozenset(
 
 
 def check_reply_to(headers: Headers, reach: Reach) -> None:
-    """ReplyTo and FaultTo of a request that is answered: on its response, or at an address that is sent to."""
+    """Check ReplyTo and FaultTo of a request that is answered: it is on its response, or at an address that is sent to.
+    Raises ``EnvelopeError``."""
     if headers.is_one_way_address:
         return
     assert headers.addressing is not None
@@ -42,7 +43,7 @@ def reply_endpoint_of(headers: Headers) -> EndpointReference | None:
 
 
 def fault_endpoint_of(headers: Headers) -> EndpointReference | None:
-    """FaultTo, where that is an address of its own; what may be fetched is not sent."""
+    """FaultTo, where that is an address of its own; a fault that may be fetched is not sent."""
     addressing, fault_to = headers.addressing, headers.fault_to
     if fault_to is None or addressing is None or fault_to.address in (addressing.anonymous, addressing.none):
         return None
@@ -78,8 +79,8 @@ def is_sent_to(endpoint: EndpointReference | None, headers: Headers, reach: Reac
 
 
 def is_without_effect(headers: Headers) -> bool:
-    """It is what a source says where there is nothing to do: CXF ends a 1.0 sequence by a LastMessage that names none,
-    and a source that was told of the end of its sequence may answer in a request of its own."""
+    """Whether a message asks for nothing: CXF ends a 1.0 sequence by a LastMessage that names none, and a source that
+    was told of the end of its sequence may answer in a request of its own."""
     return headers.sequence is None and headers.action in _WITHOUT_EFFECT
 
 
@@ -93,7 +94,7 @@ def check_understood(headers: Headers, understood: frozenset[str] | None) -> Non
 
 
 def check_create(element: CreateSequence, headers: Headers, reach: Reach) -> None:
-    """Raises ``EnvelopeError`` with CreateSequenceRefused where this side cannot keep what is asked for (WS-RM 1.1
+    """Raises ``EnvelopeError`` with CreateSequenceRefused for a CreateSequence that this side cannot keep (WS-RM 1.1
     §4.6)."""
     reason = _why_refused(element, headers, reach)
     if reason:
@@ -112,8 +113,8 @@ def _why_refused(element: CreateSequence, headers: Headers, reach: Reach) -> str
 
 
 def usable_offer(element: CreateSequence, headers: Headers, reach: Reach) -> Offer | None:
-    """The offer, if replies can go out in its sequence, to a source that says where it sends its acknowledgements of
-    them. In 1.0 an offer names no endpoint: what is about its sequence goes where acknowledgements go."""
+    """The offer, if replies can go out in its sequence, to a source that names an endpoint for it. In 1.0 an offer
+    names none: messages about its sequence go to the address for acknowledgements."""
     addressing, rm, offer = headers.addressing, headers.rm, element.offer
     if offer is None or addressing is None or rm is None:
         return None

@@ -1,7 +1,8 @@
 """A client, as it is remembered: requests from one place, to one path, with the same HTTP headers.
 
-A client's requests are all alike but for their bodies, and so are most of its messages. A front finds the client by
-what is the same in its requests; what follows from that is made once, which gives about 20 µs a request.
+A client's requests are all alike but for their bodies, and so are most of its messages. A front finds the client by the
+part that its requests have in common; values that follow from that part are made once, which gives about 20 µs a
+request.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Peer:
     one_way_answer: str = "acknowledgement"
     """``empty``: one-way messages are answered 202 without a body."""
     operations: Operations | None = None
-    """Those of the service, as this peer knows them; ``None``: what the service's own WSDL says."""
+    """The operations of the service for this peer; ``None``: the service's own WSDL says them."""
     sender_fault_status: int = 500
     """The HTTP status of a SOAP 1.2 fault that is the sender's."""
     require_rm: bool = False
@@ -42,20 +43,21 @@ class Peer:
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """A front finds it by ``environ``, or what that is made from."""
+    """A client. A front finds it by the part of ``environ`` that its requests have in common."""
 
     environ: Environ
     """The part that is the same in its requests, in the words of WSGI."""
     kept: str
     """The part of it that a replay needs, as JSON."""
+    path: str
+    """The path of the service. It is the name of the queue too, unless the option `queue` gives another one."""
     queue: str
     content_type: str
     soap_action: str | None = None
     content_encoding: str = ""
     address: str | None = None
     identity: tuple[str | None, Peer] | None = None
-    """Who sends its requests (the principal), and what the configuration says of that; ``None``: a hook is asked each
-    time."""
+    """The principal that sends its requests, and its peer in the configuration; ``None``: a hook is asked each time."""
     arrivals: dict[tuple[object, ...], Arrival] = field(default_factory=dict)
     """The parts that messages have in common, by their kind. It gives 6 µs and a dozen calls a message."""
 

@@ -1,9 +1,9 @@
-"""Which connection a request came on, as far as the server shows it.
+"""The connection that a request came on, as far as the server shows it.
 
-The connection groups messages for people, bounds what one client may hold and orders messages that have no sequence;
-it is never the key of a sequence's correctness, because proxies multiplex clients. In this order: the
-``connection_key`` callable, a header that a trusted proxy sets, the server's own connection object, the peer's address
-and port; else none.
+The connection groups messages for people, bounds the messages that one client may have in the store and orders messages
+that have no sequence; it is never the key of a sequence's correctness, because proxies multiplex clients. In this
+order: the ``connection_key`` callable, a header that a trusted proxy sets, the server's own connection object, the
+peer's address and port; else none.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ _OWN_SOCKET: Final = "wsrm.own_socket"
 
 
 def correct_peer(environ: Environ) -> None:
-    """Put right what uWSGI says of the peer: its HTTP router swaps the bytes of the port; its own HTTP socket shows no
-    port, and from the second request of a connection on the address 0.0.0.0. Does nothing elsewhere."""
+    """Correct the peer in the environ of uWSGI: its HTTP router swaps the bytes of the port; its own HTTP socket shows
+    no port, and from the second request of a connection on the address 0.0.0.0. Does nothing under other servers."""
     if uwsgi is None:
         return
     port = environ.get("REMOTE_PORT")

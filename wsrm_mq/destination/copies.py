@@ -1,7 +1,7 @@
-"""Which copies of an answered message get the reply again, and which the acknowledgement alone.
+"""The answers to copies of an answered message: the reply again, or the acknowledgement alone.
 
-A client that cannot use a reply drops it with the acknowledgement that comes with it, and would send for ever; one that
-lost the reply can use it. So they go out in turn.
+A client that cannot use a reply drops it with the acknowledgement that comes with it, and would send for ever; a client
+that lost the reply can use it. So they go out in turn.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Copies:
         return again > 0 and again % 2 == 1 and reply_age >= _OLD_REPLY_MS
 
     def of_bare(self, identifier: str, number: int) -> int:
-        """How often a message was answered whose reply can carry no acknowledgement: each second time it is the
-        acknowledgement's turn, for without one it would come for ever."""
+        """Count an answer to a message whose reply can carry no acknowledgement, and tell how many there were: each
+        second time it is the acknowledgement's turn, for without one the message would come for ever."""
         return _count(self._of_bare, (identifier, number))
 
 

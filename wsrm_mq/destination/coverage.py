@@ -1,5 +1,5 @@
-"""Which requests are ours: by path, method and media type; which ask for the WSDL; and what is answered to one that the
-application must not get, because it could take it for a message."""
+"""The requests that are the middleware's business, by path, method and media type; those that ask for the WSDL; and the
+answers to those that the application must not get, because it could take them for messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NOT_POST: Final = plain(405, "Send SOAP here with POST.", ("Allow", "POST"))
 
 
 class Business(enum.Enum):
-    """Whose business a request is."""
+    """The side whose business a request is."""
 
     OURS = enum.auto()
     """SOAP, posted to a covered path."""
@@ -57,16 +57,16 @@ class Business(enum.Enum):
 
 
 class Coverage:
-    """``paths`` cover themselves and what is below them; none cover everything. ``only_soap``: the application takes
-    nothing else."""
+    """The covered paths. ``paths`` cover themselves and all paths below them; none cover everything. ``only_soap``: the
+    application takes nothing else."""
 
     def __init__(self, paths: Sequence[str] | None, *, only_soap: bool) -> None:
         self._paths = tuple(paths or ())
         self._takes_only_soap = only_soap or bool(paths)
 
     def business(self, environ: Environ) -> Business | Answer:
-        """Whose business the request is, or the answer that turns it away: an application that does not look at method
-        and media type would run a message as often as it is sent."""
+        """Decide whose business the request is, or answer it to turn it away: an application that does not look at
+        method and media type would run a message as often as it is sent."""
         if self._paths and not self._covers(path_of(environ)):
             return Business.THE_APPLICATIONS
         media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
@@ -82,7 +82,7 @@ class Coverage:
         return not_rm(environ) if is_soap and _has_body(environ) else Business.DOUBTFUL
 
     def describes(self, environ: Environ) -> bool:
-        """Whether a WSDL at this address is one of what is covered: ``/soap.wsdl`` belongs to ``/soap``."""
+        """Whether a WSDL at this address belongs to a covered path: ``/soap.wsdl`` belongs to ``/soap``."""
         path = path_of(environ)
         return not self._paths or self._covers(path) or self._covers(path.removesuffix(".wsdl"))
 
@@ -116,7 +116,7 @@ def is_disguised(environ: Environ) -> bool:
 
 
 def may_be_disguised(environ: Environ) -> bool:
-    """Whether a body is small enough to be read for what its Content-Type does not say."""
+    """Whether a body is small enough to be read for RM that its Content-Type does not show."""
     length = told_length(environ)
     return length is not None and 0 < length <= DISGUISED_BYTES
 

@@ -38,14 +38,14 @@ class Described(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """What is made of a document; none where nothing is to be added."""
+    """The changed document; none where nothing is to be added."""
 
     document: bytes | None
     etag: str = ""
 
 
 class Description:
-    """What is added to WSDLs: the operations in ``one_way`` of a request have no output, its ``announcement`` is
+    """The additions to WSDLs: the operations in ``one_way`` of a request have no output, its ``announcement`` is
     attached, where it answers one, and the service lies at ``public_url``, where that is given."""
 
     def __init__(
@@ -61,10 +61,10 @@ class Description:
         self._events = events
         self._is_told = False
         self._made: Recent[Hashable, _Made] = Recent(_DOCUMENTS)
-        """By the digest of the application's document and what is added: whoever asks, it is made once."""
+        """The changed documents, by the digest of the application's document and the additions: each is made once."""
 
     def answer(self, environ: Environ, line: str, headers: Iterable[tuple[str, str]], content: bytes) -> Described:
-        """The answer to ``environ``, made of what the application has answered."""
+        """The answer to ``environ``, made from the application's answer."""
         kept = [(name, value) for name, value in headers if name.lower() not in _OF_THE_LENGTH]
         if line.startswith("200"):
             try:

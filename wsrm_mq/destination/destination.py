@@ -1,8 +1,8 @@
-"""The RM Destination: it reads a request, says what to commit, and turns what was committed into an answer.
+"""The RM Destination: it reads a request, makes the verb to commit, and turns the committed result into an answer.
 
 It blocks nowhere and knows no front. A front calls ``begin``; gets an ``Answer``, a ``Forward`` (the wrapped
 application's own business), or a ``Commit``: a verb for the store. It has the verb committed, and calls ``finish`` with
-the receipt, which has the message run and says what is left to do: answer, or wait for it. See ``exchange``.
+the receipt, which has the message run and answers the rest to do: an answer, or a wait for it. See ``exchange``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
-from wsrm_mq.delivery.outgoing_messages import own_message, with_end_of_outbound
+from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound
 from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
-from wsrm_mq.delivery.undelivered import UNDELIVERED
 from wsrm_mq.destination import answers
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.checks import (
-    check_create,
     check_reply_to,
     check_understood,
     fault_endpoint_of,
@@ -31,29 +29,29 @@ from wsrm_mq.destination.checks import (
     is_without_effect,
     own_fault_place,
     reply_endpoint_of,
-    usable_offer,
 )
 from wsrm_mq.destination.client import Client, Peer
-from wsrm_mq.destination.commits import acknowledging, asking, last_reply, sender_of, unsequenced
+from wsrm_mq.destination.commits import acknowledging, asking, creating, last_reply, sender_of, unsequenced
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.copies import Copies
-from wsrm_mq.destination.elsewhere import created_there, ended_there
+from wsrm_mq.destination.elsewhere import ended_there
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
 from wsrm_mq.destination.make_connection import Fetching
 from wsrm_mq.destination.operations import Operations
 from wsrm_mq.destination.reach import Reach
 from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
-from wsrm_mq.destination.stacks import takes_an_acknowledgement_for_the_reply, takes_the_end_on_a_response
-from wsrm_mq.envelope import Headers, Limits, content_type_of, scan
+from wsrm_mq.envelope.content import content_type_of
+from wsrm_mq.envelope.headers import Headers
+from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, turn_away
 from wsrm_mq.queue.arrival import Arrival, Body, CreateReceipt, EndReceipt, MessageReceipt, Receipt, Sender
-from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import take_fault
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.queue.policy import Acknowledge
+from wsrm_mq.queue.policy import Acknowledge, Mode
 from wsrm_mq.queue.polling import FetchReceipt
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import ServiceReply, Settlement
@@ -71,21 +69,22 @@ from wsrm_mq.sequence.elements import (
 from wsrm_mq.store.refusals import limit_named
 
 _NO_BODY: Final = Body(b"")
-"""Stands in an ``Arrival`` that says what messages have in common."""
+"""The body of an ``Arrival`` that holds the common part of messages."""
 
 Identify = Callable[[Environ, Headers], tuple[str | None, Peer]]
-"""The sender of a request (the principal, before anything is stored) and what the configuration says of it."""
+"""A function that answers the principal that sends a request, before anything is stored, and its peer in the
+configuration."""
 HandOver = Callable[[Receipt, Delivery | None], object]
-"""Gives the dispatcher what a commit made deliverable: a claim, and a message that is in memory."""
+"""A function that gives the dispatcher the work of a commit: a claim, and a message that is in memory."""
 RunForRequest = Callable[[Claim, Delivery], object]
-"""Has a message run whose request waits for it, in whatever way a front has."""
+"""A function that has a message run whose request waits for it, in the way of its front."""
 CountRefusal = Callable[[str, str | None, str], object]
 """Counts a refusal by reason and partner."""
 MayTake = Callable[[Sender, str], bool]
 """Looks up whether a sequence may still take messages of a sender; see ``queue.arrival``."""
 Say = Callable[[OutgoingMessage, str | None, int | None], bool]
-"""Sends what is not stored, a fault, because of this sender, about the sequence with this key, if one; answers whether
-it can be sent."""
+"""A function that sends a fault, which is not stored, because of this sender, about the sequence with this key, if
+there is one. It answers whether the fault can be sent."""
 
 
 class RMDestination:
@@ -129,9 +128,9 @@ class RMDestination:
     # begin: what to do
 
     def begin(self, client: Client, body: Body, environ: Environ, call: object) -> Answer | Forward | Commit:
-        """``environ`` is what ``identify`` gets; ``call`` as for ``Connections.name``. Raises what they raise, and
-        ``NameNotKnown`` where a name has to be looked up before it can be called again, ``NameServerSilent`` where that
-        came to nothing."""
+        """Begin a request. ``environ`` is the argument of ``identify``; ``call`` as for ``Connections.name``. Raises
+        their errors, and ``NameNotKnown`` where a name has to be looked up before it can be called again,
+        ``NameServerSilent`` where the look-up failed."""
         connection = self._connections.name(environ, call)
         status, partner = self._sender_fault_status, None
         try:
@@ -164,7 +163,8 @@ class RMDestination:
         return answers.unreadable(error, client.content_type, status)
 
     def _kind(self, request: Request) -> tuple[object, ...] | None:
-        """The same for messages of a client of which the same is decided; ``None``: this one is looked at by itself."""
+        """A key that messages of a client have in common where the same is decided of them; ``None``: this one is
+        looked at by itself."""
         client, _connection, body, headers, principal, peer = request
         is_usual = tracing.tracer is None and not (peer.strict_addressing or peer.verify_body)
         if headers.alike is None or not is_usual or not shows_its_end(client, body, self._limits):
@@ -185,14 +185,14 @@ class RMDestination:
         return begun
 
     def _check_further(self, request: Request) -> bool:
-        """What is asked of this peer alone (only the headers tell which it is), and of a body that is to be kept.
-        False: no sequence takes the message, so its body was not read."""
+        """Make the checks that hold for this peer alone, which only the headers tell, and those of a body that is to be
+        kept. Answers ``False`` where no sequence takes the message; then its body was not read."""
         headers, peer = request.headers, request.peer
         if peer.strict_addressing:
             client = request.client
             strictly = source_of(client, request.body, self._limits)
             scan(strictly, client.content_type, client.soap_action, replace(self._limits, strict_addressing=True))
-        is_kept = headers.sequence is not None or (self._queue_one_way and headers.is_plain)
+        is_kept = headers.sequence is not None or (headers.is_plain and self._is_kept(request))
         if not needs_reading(request, self._limits, is_kept=is_kept):
             return True
         sequence, rm = headers.sequence, headers.rm
@@ -212,26 +212,8 @@ class RMDestination:
         if isinstance(element, SequenceFault):
             return Commit(lambda tx: take_fault(tx, sender, element), request)
         if isinstance(element, CreateSequence):
-            check_create(element, headers, self._reach)
-            # What is delivered as a whole has no replies.
-            held_apart = request.peer.policy.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
-            has_replies = self.operations(request).has_replies and not held_apart
-            offer = usable_offer(element, headers, self._reach) if has_replies else None
-            if offer is not None and takes_the_end_on_a_response(request):
-                offer = replace(offer, endpoint=None)
-            to = reply_endpoint_of(headers)
-            creating = partial(
-                create,
-                sender=sender,
-                request=replace(element, offer=offer),
-                message_id=headers.message_id,
-                policy=request.peer.policy,
-                ack_requested=headers.ack_requested,
-                acks_with_reply=takes_an_acknowledgement_for_the_reply(request),
-            )
-            if to is not None:
-                creating = partial(created_there, verb=creating, headers=headers, to=to)
-            return Commit(creating, request)
+            has_replies = self.operations(request).has_replies
+            return creating(request, sender, element, self._reach, has_replies=has_replies)
         if isinstance(element, MakeConnection):
             return self._fetching.begin(request, sender, element)
         if isinstance(element, CloseSequence | TerminateSequence):
@@ -261,8 +243,8 @@ class RMDestination:
         return commit._replace(verb=partial(ended_there, verb=commit.verb, element=element, headers=headers, to=to))
 
     def _plain(self, request: Request) -> Answer | Forward | Commit:
-        """An application's message outside of any sequence. What it asks for beside is answered, and changes nothing of
-        what becomes of it (WS-RM 1.1 §3.9; D-ACK-015, D-ACK-018)."""
+        """Begin an application's message outside of any sequence. Its requests for acknowledgements are answered, and
+        change nothing of its outcome (WS-RM 1.1 §3.9; D-ACK-015, D-ACK-018)."""
         headers = request.headers
         then: Forward | faults.Fault | None
         if headers.is_protocol_fault:
@@ -272,7 +254,7 @@ class RMDestination:
             then = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
         else:
             one_way = self._is_one_way(request)
-            if one_way and self._queue_one_way:
+            if one_way and self._is_kept(request):
                 return unsequenced(request)
             says_so = headers.is_one_way_address or headers.is_fault
             then = Forward(headers, one_way and (says_so or not self.operations(request).pass_as_before))
@@ -335,7 +317,11 @@ class RMDestination:
         return Commit(partial(accept, arrival=arrival), request, request.body.size, arrival, receiving)
 
     def operations(self, request: Request) -> Operations:
-        return request.peer.operations or self._described(request.client.queue)
+        return request.peer.operations or self._described(request.client.path)
+
+    def _is_kept(self, request: Request) -> bool:
+        """Whether its one-way messages are stored too that come without WS-RM."""
+        return self._queue_one_way or request.peer.policy.mode is Mode.PULL
 
     def _is_one_way(self, request: Request) -> bool:
         headers = request.headers
@@ -479,7 +465,8 @@ class RMDestination:
     def _bare(
         self, reply: ServiceReply, headers: Headers, acknowledgements: tuple[SequenceAcknowledgement, ...]
     ) -> Answer:
-        """The reply as it is, which can carry no acknowledgement; to each second request for it that alone."""
+        """The reply as it is, which can carry no acknowledgement; each second request for it gets the acknowledgement
+        alone."""
         own = headers.sequence
         assert own is not None
         times = self._copies.of_bare(own.identifier, own.number)

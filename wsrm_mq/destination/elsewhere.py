@@ -1,4 +1,5 @@
-"""Answers that do not leave on the response to their request: they are stored with what they tell, and sent."""
+"""Answers that do not leave on the response to their request: they are stored with the change that they tell of, and
+sent."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.destination import answers
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.queue.arrival import CreateReceipt, Receipt
 from wsrm_mq.queue.sending import send
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence

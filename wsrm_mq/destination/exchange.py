@@ -4,17 +4,20 @@ Nothing here acts."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.client import Client, Peer
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.queue.arrival import Arrival, Body, MessageReceipt, Receipt
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
+
+_CXF: Final = ("Apache-CXF/", "Apache CXF ")
+"""The beginnings of the User-Agent of CXF (RFC 9110 §10.1.5), the newer and the older one."""
 
 
 class Request(NamedTuple):
@@ -32,9 +35,16 @@ class Request(NamedTuple):
         """The key by which limits are counted: the principal, without one the address."""
         return self.principal or self.client.address or ""
 
+    @property
+    def stack(self) -> str | None:
+        """The stack that the sender runs: the configuration says it, else its User-Agent, where it is CXF."""
+        agent = self.client.environ.get("HTTP_USER_AGENT", "")
+        return self.peer.stack or ("cxf" if agent.startswith(_CXF) else None)
+
 
 class Forward(NamedTuple):
-    """Not ours: the request goes to the application as it came. ``one_way``: it answers 202, whatever it returns."""
+    """The request goes to the application as it came: it is not the middleware's business. ``one_way``: the answer is
+    202, whichever the application's is."""
 
     headers: Headers
     one_way: bool = False
@@ -58,7 +68,7 @@ class Commit(NamedTuple):
     receiving: tracing.Receive | None = None
     """The span of the receipt, while spans are wanted."""
     then: Forward | Fault | None = None
-    """What becomes of an application's message that carries AckRequested headers, once these are answered."""
+    """The rest to do for an application's message that carries AckRequested headers, once these are answered."""
 
     @property
     def may_answer_later(self) -> bool:

@@ -1,4 +1,5 @@
-"""MakeConnection: which messages it may ask for, what it is answered, and when that need not be asked for again."""
+"""MakeConnection: the messages that it may ask for, its answer, and the time when a message need not be asked for
+again."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from wsrm_mq.destination import answers
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.commits import asking
 from wsrm_mq.destination.exchange import Commit, Request
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.queue.arrival import Sender
 from wsrm_mq.queue.polling import FetchReceipt, fetch

@@ -1,4 +1,5 @@
-"""Which operations of the service answer nothing: as somebody says who knows, or as the service's own WSDL says."""
+"""The operations of the service that answer nothing: those that the configuration names, or those that the service's
+own WSDL shows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Final
 from wsrm_mq.delivery.application import CallApplication, Environ
 from wsrm_mq.delivery.service_reply import expanded, status_of
 from wsrm_mq.destination.coverage import LARGEST, question
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.remembered import Recent
 
 _PATHS: Final = 64
@@ -32,7 +33,7 @@ _OF_A_START: Final = {
     "REMOTE_ADDR": "127.0.0.1",
     "wsgi.url_scheme": "http",
 }
-"""Of a question that no sender has caused."""
+"""The environ of a question that no sender has caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,12 @@ class Operations:
 
     one_way: frozenset[str] = frozenset()
     answering: frozenset[str] | None = None
-    """Those that are known to answer. ``None``: all others."""
+    """The operations that are known to answer. ``None``: all others."""
     has_replies: bool = True
     """Some may answer."""
     pass_as_before: bool = False
-    """Clients hold a description of before, in which these have an output: without WS-RM they get what they got."""
+    """Whether clients hold an earlier description, in which these operations have an output: without WS-RM they get the
+    answers of then."""
 
     def is_one_way(self, headers: Headers) -> bool:
         return not self.one_way.isdisjoint(_names(headers))

@@ -1,4 +1,5 @@
-"""Where a request comes from, behind proxies: what a trusted one reports of its client is believed, nothing else."""
+"""The sender of a request behind proxies: the report of a trusted proxy about its client is believed, and nothing
+else."""
 
 from __future__ import annotations
 

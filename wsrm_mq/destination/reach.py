@@ -1,8 +1,8 @@
-"""Which endpoints this side sends to: those that a list of the operator's allows, and none where there is no list.
+"""The endpoints that this side sends to: those that a list of the operator's allows, and none where there is no list.
 
-They are judged before anything is stored, and what they resolve to is judged again when something is sent
-(``outbound``). Nothing here waits for a name server: a name that has to be looked up first is raised, and the front
-knows how to wait. What is told to the sender does not say what a name resolves to.
+They are judged before anything is stored, and the addresses that they resolve to are judged again when something is
+sent (``outbound``). Nothing here waits for a name server: a name that has to be looked up first is raised, and the
+front knows how to wait. The refusal that the sender gets does not say the addresses of a name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from wsrm_mq.envelope import Headers
+from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence.elements import EndpointReference
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 OPTION: Final = "decoupled"
 _SCHEMES: Final = ("http", "https")
 _SYMBOLS: Final = (MAKE_CONNECTION_NAMESPACE, *ADDRESSING_VERSIONS)
-"""What addresses begin with that stand for something (anonymous, none, to be fetched) and have the form of a host's: a
-message that names one of another version means no web server of W3C or OASIS."""
+"""The beginnings of addresses that stand for something (anonymous, none, to be fetched) and have the form of a host's:
+a message that names one of another version means no web server of W3C or OASIS."""
 _LONGEST: Final = 2_048
 """Characters: it is shown to operators, and stands in the log with each attempt."""
 _JUDGED: Final = 1_024
@@ -33,12 +33,12 @@ _JUDGED: Final = 1_024
 
 
 class Reach:
-    """``listed``: the option of that name."""
+    """Judges endpoints by ``listed``, the value of the option ``decoupled``."""
 
     def __init__(self, listed: Sequence[str] = ()) -> None:
         self._allowed: Allowed | None = None
         self.names: Names
-        """What is known of names; where something is ``listed``."""
+        """The names that were looked up; only where something is ``listed``."""
         if listed:
             from wsrm_mq.outbound.addresses import Allowed
             from wsrm_mq.outbound.names import Names
@@ -47,8 +47,8 @@ class Reach:
         self._judged: Recent[str, bool] = Recent(_JUDGED)
 
     def refusal(self, endpoint: EndpointReference | None, header: str, headers: Headers) -> str:
-        """Why nothing is sent to what ``header`` says; empty: it is, or nothing has to be. Raises ``NameNotKnown`` and
-        ``NameServerSilent``."""
+        """The reason why nothing is sent to the endpoint in ``header``; empty: something may be, or nothing has to be.
+        Raises ``NameNotKnown`` and ``NameServerSilent``."""
         addressing, rm = headers.addressing, headers.rm or WSRM_1_1
         assert addressing is not None
         if endpoint is None or endpoint.address == addressing.anonymous or rm.is_fetched(endpoint.address):

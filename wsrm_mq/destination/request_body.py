@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.envelope import Limits, parse_content_type
+from wsrm_mq.envelope.content import parse_content_type
+from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.source import Source
 from wsrm_mq.envelope.stream import expand
-from wsrm_mq.envelope.wellformed import check_well_formed
-from wsrm_mq.envelope.whole import TAIL_BYTES, check_whole, ends_once, looks_whole
+from wsrm_mq.envelope.whole import TAIL_BYTES, check_well_formed, check_whole, ends_once, looks_whole
 from wsrm_mq.queue.arrival import Body
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MAX_DIGITS: Final = 18
 
 
 class BodyRefused(Exception):
-    """The body cannot be taken: ``status`` and what to tell the sender, in words and HTTP header fields."""
+    """The body cannot be taken: ``status``, and the reason for the sender, in words and HTTP header fields."""
 
     def __init__(self, status: int, reason: str, *fields: tuple[str, str]) -> None:
         super().__init__(reason)

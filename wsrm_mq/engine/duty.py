@@ -32,7 +32,7 @@ class Duty:
         return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
 
     def ask(self) -> None:
-        """This process serves: it delivers from now on, whatever other process lives."""
+        """Note that this process serves: it delivers from now on, even where a younger one lives."""
         self.is_asked = self.is_on = True
 
     def look(self, younger_lives: bool) -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from wsrm_mq import tracing
 from wsrm_mq.delivery.delivery import Call, Delivery
 from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.ends import Ends
 from wsrm_mq.delivery.gaps import Gaps
 from wsrm_mq.delivery.gate import Gate
 from wsrm_mq.delivery.hearing import Hearing
@@ -49,6 +50,7 @@ from wsrm_mq.store.store import Store, store_path
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.acknowledging import Acknowledging
+    from wsrm_mq.delivery.hanging import Patient
     from wsrm_mq.delivery.posted import Post
 
 _LAST_COMMIT_SECONDS: Final = 1.0
@@ -97,13 +99,19 @@ class Engine:
         prunes: bool = True,
         poster: Callable[[], Post] | None = None,
         hold_timeout: int | None = None,
+        on_open: Callable[[Store], None] | None = None,
+        patience: Callable[..., Patient] | None = None,
     ) -> None:
-        """``poster`` makes the poster of this process; ``None``: nothing leaves in requests of its own.
+        """``on_open`` is called with the store before anything is delivered, and may refuse it by an error.
+        ``poster`` makes the poster of this process; ``None``: nothing leaves in requests of its own. ``patience``
+        makes a ``Patient`` of it, which has another way with hosts that do not answer.
         ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
         self._hold_timeout = hold_timeout
+        self._on_open = on_open
         self._prunes = prunes
         self._poster = poster
-        self._where = where
+        self._patience = patience
+        self.where = where
         self._serving = serving
         self._call = call
         self._policy_of = policy_of
@@ -147,7 +155,7 @@ class Engine:
             return
         self.watch.thread.look_after()
         if self.watch.thread.is_missing:
-            raise StoreUnavailable(f"{self._where}: no thread can be started that watches.", "Raise their limit.")
+            raise StoreUnavailable(f"{self.where}: no thread can be started that watches.", "Raise their limit.")
         if not self.duty.is_asked:
             self.duty.ask()
             self.watch.nudge()
@@ -160,7 +168,7 @@ class Engine:
                 return
             if self._pid:
                 raise StoreUnavailable(
-                    f"{self._where}: was open when this process was forked, and Python was not told.",
+                    f"{self.where}: was open when this process was forked, and Python was not told.",
                     "Have the workers load the application, or make the middleware with start=False.",
                 )
             if defer(self._start_in_worker):
@@ -171,7 +179,7 @@ class Engine:
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
         if self._deferred != os.getpid():
-            ensure(store_path(self._where))
+            ensure(store_path(self.where))
 
     def _start_in_worker(self) -> None:
         try:
@@ -184,7 +192,7 @@ class Engine:
         tracing.look()
         self.events.start()
         store = Store(
-            self._where,
+            self.where,
             clock=self._clock,
             events=self.events,
             serving=self._serving,
@@ -195,12 +203,13 @@ class Engine:
         left_alone: MaySend = may_send
         send_threads = 1
         if self._poster is not None:
+            from wsrm_mq.delivery import hanging
             from wsrm_mq.delivery.acknowledging import Acknowledging
-            from wsrm_mq.delivery.hanging import SENDING, Patient
             from wsrm_mq.delivery.posting import Posting, has_taken
 
-            send_threads = SENDING
-            post = Patient(self._poster(), knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
+            send_threads = hanging.SENDING
+            make = self._patience or hanging.Patient
+            post = make(self._poster(), knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
             left_alone = post.left_alone
             hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
             call = Posting(store, post, hearing, call)
@@ -225,6 +234,8 @@ class Engine:
         self.janitor = Janitor(store, self._policy_of, self.events, prunes=self._prunes)
         self._pid = os.getpid()
         try:
+            if self._on_open is not None:
+                self._on_open(store)
             self.watch.look()
             self.watch.start()
             self.janitor.start()
@@ -233,7 +244,7 @@ class Engine:
             raise
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
-        chores = (*self._chores, lambda: self.janitor.thread.look_after())
+        chores = (*self._chores, lambda: self.janitor.thread.look_after(), Ends(store, dispatcher.give).look)
         watch = partial(Watch, store, dispatcher, waiters, self._policy_of, self.duty, self.events)
         sending = self.acknowledging
         if self._hold_timeout is not None:
@@ -252,6 +263,8 @@ class Engine:
             self.dispatcher.give(sends)
         if receipt.needs_watch:
             self.watch.look_soon()
+        if receipt.is_consumed:
+            self.store.ring()
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads
@@ -279,7 +292,7 @@ class Engine:
         """``close``, for a process that ends: a request that still comes starts nothing anew."""
         self._deferred = os.getpid()
         if not self.close(_DRAIN_SECONDS):
-            self.events.tell("engine.cut_off", path=self._where)
+            self.events.tell("engine.cut_off", path=self.where)
 
     def before_fork(self) -> None:
         if self._has_store:

@@ -1,6 +1,7 @@
-"""A fault that arrives, read liberally: its code and the sequence it is about, wherever a stack puts them (F-019).
+"""The reading of a fault that arrives: its code and the identifier of its sequence are found in any of the places where
+stacks put them (F-019).
 
-A second pass over the envelope, which a request that is no fault does not pay for.
+It is a second pass over the envelope, which a request that is no fault does not pay for.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def _usable(identifier: str | None, limits: Limits) -> str | None:
 
 
 class _ArrivedFault(FaultPass):
-    """``code`` is (namespace, local name) of the first code in a namespace of ours, ``identifier`` the first of
-    WS-RM inside the fault. What breaks off counts as far as it goes."""
+    """``code`` is (namespace, local name) of the first code in a namespace of WS-RM or WS-MakeConnection,
+    ``identifier`` the first of WS-RM inside the fault. An envelope that breaks off is read as far as it goes."""
 
     def __init__(self, envelope: bytes, charset: str | None) -> None:
         self.code: tuple[str, str] | None = None

@@ -1,12 +1,11 @@
-"""The header blocks of an envelope, for eyes."""
+"""The header blocks of an envelope, as people read them."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.rewrite import header_blocks
 from wsrm_mq.envelope.spans import locate
 from wsrm_mq.errors import EnvelopeError
@@ -24,15 +23,11 @@ class Block(NamedTuple):
 
 
 def blocks(content: bytes, content_type: str) -> list[Block]:
-    """Those of an envelope, or of a multipart body with one, which may break off behind its Header. Content is not
-    compressed (``expand``). What cannot be read has none."""
-    kind = parse_content_type(content_type)
-    charset, offset = kind.charset, 0
+    """The blocks of an envelope, or of a multipart body with one, which may break off behind its Header. Content is not
+    compressed (``expand``). An envelope that cannot be read has none."""
     try:
-        if kind.is_multipart:
-            part = root_part(content, kind, _LIMITS)
-            charset, offset = part.content.charset, part.stream.offset
-        document = locate(content, charset, offset)
+        part = envelope_in(content, content_type, _LIMITS)
+        document = locate(content, part.content.charset, part.offset)
     except (EnvelopeError, LookupError):
         return []
     return [

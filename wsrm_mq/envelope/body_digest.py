@@ -1,6 +1,6 @@
-"""Whether two messages have the same Body, told without keeping either.
+"""A digest of the Body of a message: two messages have the same Body where they have the same digest.
 
-What is digested begins inside Body and goes to the end of the message, attachments included: headers differ whenever a
+The digested bytes begin inside Body and go to the end of the message, attachments included: headers differ whenever a
 message is sent again, and so do the attributes of Body, where a signature has it named anew.
 """
 
@@ -10,9 +10,8 @@ import hashlib
 import re
 from typing import Final
 
-from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.spans import locate
 from wsrm_mq.errors import EnvelopeError
 
@@ -29,15 +28,12 @@ def body_digest(content: bytes, content_type: str) -> str | None:
 
 def _inside_body(content: bytes, content_type: str) -> int | None:
     """Where Body's start tag ends. A look for the bytes of most envelopes takes 2 µs, a parser 50."""
-    kind, offset = parse_content_type(content_type), 0
-    if kind.is_multipart:
-        try:
-            part = root_part(content, kind, _LIMITS)
-        except EnvelopeError:
-            return None
-        kind, offset = part.content, part.stream.offset
-    seen = _HEADER_THEN_BODY.search(content, offset)
-    if seen is not None and _ANY_BODY.search(content, offset, seen.start()) is None:
+    try:
+        part = envelope_in(content, content_type, _LIMITS)
+    except EnvelopeError:
+        return None
+    seen = _HEADER_THEN_BODY.search(content, part.offset)
+    if seen is not None and _ANY_BODY.search(content, part.offset, seen.start()) is None:
         return seen.end()
-    spans = locate(content, kind.charset, offset).spans
+    spans = locate(content, part.content.charset, part.offset).spans
     return next((span.content for span in spans if span.local == "Body" and span.parent is spans[0]), None)

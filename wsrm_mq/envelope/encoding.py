@@ -1,4 +1,5 @@
-"""Which encoding a document is in: byte order mark, then Content-Type's charset, then the XML declaration.
+"""The encoding of a document: its byte order mark says it, else the charset of its Content-Type, else its XML
+declaration.
 
 The order is RFC 7303's. Names are Python's codec names.
 """
@@ -19,7 +20,8 @@ _UNMARKED: Final = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 
 _NOT_SO: Final = ("utf-16", "utf-32", "utf-8")
-"""What was read as ASCII is not wide; and ``utf-8-sig`` would write a mark in the middle."""
+"""Codecs that a declaration cannot mean, since it was read as ASCII; and ``utf-8-sig``, which would write a mark in the
+middle."""
 
 _EXPAT_NAMES: Final = {
     "utf-8": "UTF-8",

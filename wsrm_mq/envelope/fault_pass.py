@@ -1,4 +1,4 @@
-"""What a pass over a fault keeps: where it is, and what the innermost element says there."""
+"""A pass over a fault: the path of open elements, and the text of the innermost one."""
 
 from __future__ import annotations
 

@@ -7,13 +7,16 @@ from typing import Final, NamedTuple
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
+    CloseSequenceResponse,
     CreateSequence,
+    CreateSequenceResponse,
     EndpointReference,
     MakeConnection,
     SequenceAcknowledgement,
     SequenceFault,
     SequenceHeader,
     TerminateSequence,
+    TerminateSequenceResponse,
 )
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
@@ -23,7 +26,8 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-RMBody = CreateSequence | CloseSequence | TerminateSequence | MakeConnection | SequenceFault
+RMResponse = CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse
+RMBody = CreateSequence | CloseSequence | TerminateSequence | RMResponse | MakeConnection | SequenceFault
 
 _FAULT_ACTIONS: Final = frozenset(
     (
@@ -37,8 +41,8 @@ _FAULT_ACTIONS: Final = frozenset(
 class Headers(NamedTuple):
     """The headers of one envelope that are meant for this role, and the name of Body's first child.
 
-    Addresses and identifiers are without the white space around them. Without RM (``is_rm``) no rule of
-    WS-Addressing was applied: the addressing fields are what could be read.
+    Addresses and identifiers are without the white space around them. Without RM (``is_rm``) no rule of WS-Addressing
+    was applied: the addressing fields are those that could be read.
     """
 
     soap: SOAPVersion

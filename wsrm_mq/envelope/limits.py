@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one request. All counts are of the part that is read: up to Body's first child.
+    """Bounds of one request. All counts are of the part that is read, up to Body's first child.
 
-    ``header_bytes`` bounds everything that grows with the input (names, attribute values, namespace
-    declarations, text), so the others need only bound what is more expensive than its bytes.
+    ``header_bytes`` bounds everything that grows with the input (names, attribute values, namespace declarations,
+    text); the other bounds are of things that are more expensive than their bytes.
     """
 
     header_bytes: int = 256 * 1024
@@ -29,7 +29,8 @@ class Limits:
     ack_requested: int = 16
     """AckRequested headers of one request; as many SequenceAcknowledgement headers are looked at."""
     body_depth: int = 1_000
-    """Depth of a body that is read to its end to see whether it is well-formed; so the two below."""
+    """The depth of a body that is read to its end to see whether it is well-formed. The two bounds below are of such a
+    body too."""
     body_names: int = 20_000
     """Different names of elements and attributes: a parser keeps each."""
     tag_bytes: int = 1024 * 1024
@@ -39,5 +40,5 @@ class Limits:
     expansion_ratio: int = 200
     """Expanded to compressed; looked at from the first mebibyte on."""
     strict_addressing: bool = False
-    """Refuse what WS-Addressing demands and some stacks leave out: MessageID on lifecycle requests, and
-    ReplyTo on a CreateSequence with WS-Addressing 2004/08 (D-CRE-028, A-006)."""
+    """Refuse requests without headers that WS-Addressing demands and some stacks leave out: MessageID on lifecycle
+    requests, and ReplyTo on a CreateSequence with WS-Addressing 2004/08 (D-CRE-028, A-006)."""

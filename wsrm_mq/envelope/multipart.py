@@ -1,5 +1,5 @@
-"""The root part of a multipart/related body (RFC 2387): the envelope of a message with attachments or MTOM; and
-whether the last of the parts is closed.
+"""The envelope in a body: the body itself, or the root part of a multipart/related one (RFC 2387), which has a message
+with attachments or MTOM; and whether the last of the parts is closed.
 
 Nothing is copied but the pieces that are looked at; the part ends where its boundary is, wherever a reader
 stops.
@@ -25,21 +25,15 @@ _PADDING: Final = 256
 _LINE_END: Final = re.compile(rb"[ \t]*(?:\r?\n|\r?\Z)")
 
 
-class PartStream:
-    """Reads a part, never beyond its boundary. ``offset`` is where the part begins in the source."""
+class _PartStream:
+    """Reads a part, never beyond its boundary."""
 
     def __init__(self, window: Window, boundary: bytes) -> None:
-        self.offset = window.position
         self._window = window
         self._boundary = boundary
 
-    def read(self, size: int = -1, /) -> bytes:
-        """At most ``size`` bytes, fewer only at the end of the part; all the rest with -1."""
-        if size < 0:
-            pieces = []
-            while piece := self.read(_PIECE):
-                pieces.append(piece)
-            return b"".join(pieces)
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, fewer only at the end of the part."""
         ahead = self._window.peek(size + len(self._boundary))
         end = ahead.find(self._boundary)
         if end > 0 and ahead[end - 1 : end] == b"\r":
@@ -48,14 +42,22 @@ class PartStream:
 
 
 class Part(NamedTuple):
-    """A part of a multipart body: its bytes, as a stream, and its Content-Type."""
+    """The part of a body that is its envelope: its bytes, its Content-Type, and the place in the body where it
+    begins."""
 
-    stream: PartStream
+    source: Source
     content: ContentType
+    offset: int
 
 
-def root_part(source: Source, content: ContentType, limits: Limits) -> Part:
-    """The part that ``start`` names, else the first. Raises ``EnvelopeError`` if there is no such part."""
+def envelope_in(source: Source, content_type: str, limits: Limits) -> Part:
+    """Find the envelope in a body: the part that ``start`` names, else the first; the whole body where it is not
+    multipart. Raises ``EnvelopeError`` if there is no such part."""
+    content = parse_content_type(content_type)
+    return _root_part(source, content, limits) if content.is_multipart else Part(source, content, 0)
+
+
+def _root_part(source: Source, content: ContentType, limits: Limits) -> Part:
     boundary = _boundary(content)
     wanted = content.parameters.get("start", "").strip().strip("<>")
     window = Window(source)
@@ -71,7 +73,8 @@ def root_part(source: Source, content: ContentType, limits: Limits) -> Part:
         if (count == 1 and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
             if fields.get("content-transfer-encoding", "").lower() not in _PLAIN:
                 raise _refuse("The root part has a content transfer encoding; only 7bit, 8bit and binary are read.")
-            return Part(PartStream(window, between), parse_content_type(fields.get("content-type", "")))
+            described = parse_content_type(fields.get("content-type", ""))
+            return Part(_PartStream(window, between), described, window.position)
         found = window.skip_to(between)
     raise _refuse("The multipart body has no root part.")
 
@@ -135,7 +138,7 @@ class Window:
         return self._buffer[:size]
 
     def take(self, size: int) -> bytes:
-        """Takes up to ``size`` bytes of what was peeked at."""
+        """Takes up to ``size`` bytes that were peeked at."""
         piece, self._buffer = self._buffer[:size], self._buffer[size:]
         self.position += len(piece)
         return piece

@@ -66,7 +66,7 @@ class _Complete(Exception):
 
 
 def read_outline(source: Source, charset: str | None, limits: Limits, outline: Outline) -> None:
-    """Fills ``outline`` from ``source``. Raises ``EnvelopeError`` for what is no acceptable SOAP envelope."""
+    """Fill ``outline`` from ``source``. Raises ``EnvelopeError`` for a document that is no acceptable SOAP envelope."""
     parser: expat.XMLParserType | None = None
     try:
         for piece in pieces(source, limits.header_bytes):
@@ -138,7 +138,7 @@ def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XML
 
 
 def _check_structure(outline: Outline, limits: Limits) -> None:
-    """What a single start tag does not show: what it was inside of."""
+    """Check the places of the elements, which no start tag shows by itself."""
     root, soap = outline.root, outline.soap
     assert root is not None  # a Body was seen
     assert soap is not None

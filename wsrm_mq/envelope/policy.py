@@ -1,8 +1,8 @@
 """WS-Policy in a WSDL 1.1: the assertions by which a client finds out that the service speaks WS-ReliableMessaging.
 
 They stand in normal form, one alternative a version of WS-RM and an empty one where RM is optional. wsp:Optional on the
-assertions would mean the same, but a Metro client leaves out what is marked so. Of several alternatives it takes the
-first that it knows, CXF the shortest: one without RM, if there is one.
+assertions would mean the same, but a Metro client leaves out assertions that are marked so. Of several alternatives it
+takes the first that it knows; CXF takes the shortest, which is one without RM if there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
 
 _WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
-"""WS-Policy 1.2: what the clients of 2005 know, and those of today too."""
+"""WS-Policy 1.2, which clients of 2005 know, and those of today too."""
 _WSP_1_5: Final = "http://www.w3.org/ns/ws-policy"
 _WSU: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd"
 _WSAM: Final = "http://www.w3.org/2007/05/addressing/metadata"
@@ -26,7 +26,7 @@ _RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
 _RMP_1_1: Final = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
 _NETRMP: Final = "http://schemas.microsoft.com/ws-rx/wsrmp/200702"
 _HTTP: Final = frozenset(("http://schemas.xmlsoap.org/soap/http", "http://www.w3.org/2003/05/soap/bindings/HTTP/"))
-"""What a SOAP binding names as its transport."""
+"""Transports that a SOAP binding over HTTP names."""
 _ASSURANCES: Final = {
     DeliveryAssurance.EXACTLY_ONCE: "ExactlyOnce",
     DeliveryAssurance.AT_LEAST_ONCE: "AtLeastOnce",
@@ -39,7 +39,8 @@ _NAMES: Final = (f"{{{_WSU}}}Id", "{http://www.w3.org/XML/1998/namespace}id")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What the service promises to the one who asks. ``inactivity`` in ms; ``None``: no sequence ends by it."""
+    """The promises of the service to a client that asks for its WSDL. ``inactivity`` in ms; ``None``: no sequence ends
+    by it."""
 
     assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE
     is_ordered: bool = True

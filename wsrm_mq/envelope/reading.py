@@ -10,23 +10,26 @@ from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from wsrm_mq.envelope.duration import parse_duration
 from wsrm_mq.envelope.endpoint import read_endpoint
 from wsrm_mq.envelope.headers import RMBody
-from wsrm_mq.envelope.lexical import parse_identifier, parse_unsigned, simple_text
+from wsrm_mq.envelope.lexical import parse_duration, parse_identifier, parse_unsigned, simple_text
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
+    CloseSequenceResponse,
     CreateSequence,
+    CreateSequenceResponse,
     EndpointReference,
     IncompleteSequenceBehavior,
+    MakeConnection,
     Offer,
     SequenceAcknowledgement,
     SequenceHeader,
     TerminateSequence,
+    TerminateSequenceResponse,
 )
 from wsrm_mq.sequence.faults import (
     CreateSequenceRefused,
@@ -34,11 +37,15 @@ from wsrm_mq.sequence.faults import (
     InvalidAddressingHeader,
     MalformedMessage,
 )
-from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
 
 _ENDINGS: Final[Mapping[str, type[CloseSequence] | type[TerminateSequence]]] = {
     "CloseSequence": CloseSequence,
     "TerminateSequence": TerminateSequence,
+}
+_RESPONSES: Final[Mapping[str, type[CloseSequenceResponse] | type[TerminateSequenceResponse]]] = {
+    "CloseSequenceResponse": CloseSequenceResponse,
+    "TerminateSequenceResponse": TerminateSequenceResponse,
 }
 _TOKEN_REFERENCE: Final = f"{NAME_SEPARATOR}SecurityTokenReference"
 _REPEATABLE: Final = frozenset(("AcknowledgementRange", "Nack"))
@@ -82,8 +89,8 @@ class Reader:
         return AckRequested(self._identifier(self._children(block), block))
 
     def acknowledgement(self, block: Element) -> SequenceAcknowledgement:
-        """CXF writes None beside ranges: the ranges count. WCF writes "nothing" in 1.0 as range 0 to 0. Whether ranges
-        can be true is the sequence's to say."""
+        """Read a SequenceAcknowledgement. CXF writes None beside ranges: the ranges count. WCF writes "nothing" in 1.0
+        as range 0 to 0. Whether the ranges can be true is decided by the sequence."""
         children = self._children(block)
         identifier = self._identifier(children, block)
         ranges = tuple([_range(e) for e in block if e.tag == f"{self._prefix}AcknowledgementRange"])
@@ -98,10 +105,16 @@ class Reader:
         return said
 
     def body(self, element: Element, uses_security: str | None) -> RMBody | None:
-        """The RM element in Body; ``None`` for one that a destination has no use for, such as a response."""
+        """Read the RM element in Body; ``None`` for one that is none of WS-RM."""
         local = _local(element)
         if local == "CreateSequence":
             return self._create_sequence(element, uses_security)
+        if local == "CreateSequenceResponse":
+            children = self._children(element)
+            return CreateSequenceResponse(self._identifier(children, element), _expires(children))
+        response = _RESPONSES.get(local)
+        if response is not None:
+            return response(self._identifier(self._children(element), element))
         ending = _ENDINGS.get(local)
         return ending(*self._ending(element)) if ending is not None else None
 
@@ -115,7 +128,7 @@ class Reader:
             raise EnvelopeError(InvalidAddressingHeader(reason, header=header, detail_code=str(error))) from None
 
     def _create_sequence(self, body: Element, uses_security: str | None) -> CreateSequence:
-        """Whatever is wrong in it refuses the sequence."""
+        """Read a CreateSequence. An error in it refuses the sequence."""
         children = self._children(body)
         acks_to = children.get("AcksTo")
         if acks_to is None:
@@ -232,3 +245,18 @@ def _malformed(reason: str, identifier: str | None = None) -> EnvelopeError:
 
 def _refused(reason: str) -> EnvelopeError:
     return EnvelopeError(CreateSequenceRefused(reason))
+
+
+_ADDRESS: Final = f"{MAKE_CONNECTION_NAMESPACE}{NAME_SEPARATOR}Address"
+_MOST_NAMED: Final = 16
+"""Selections that a fault names: the sender chooses how many there are."""
+
+
+def read_make_connection(element: Element) -> MakeConnection:
+    """Read a MakeConnection. An Address without text counts as none; any other child selects messages by a property
+    that is not known here. Raises ``EnvelopeError`` for more than one Address."""
+    addresses = [simple_text(child) for child in element if child.tag == _ADDRESS]
+    if len(addresses) > 1:
+        raise EnvelopeError(MalformedMessage("MakeConnection has more than one Address."))
+    others = dict.fromkeys(split_name(child.tag) for child in element if child.tag != _ADDRESS)
+    return MakeConnection(addresses[0] or None if addresses else None, tuple(others)[:_MOST_NAMED])

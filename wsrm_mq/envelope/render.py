@@ -1,10 +1,10 @@
-"""Everything a destination says, as bytes in UTF-8, and the parts that it is made of, as text.
+"""The messages of a destination, as bytes in UTF-8, and their parts, as text.
 
-``to`` is the endpoint reference of an addressable receiver; without it the message is for the response of the
-request (anonymous). ``relates_to`` is the request's MessageID, ``None`` if it had none.
+``to`` is the endpoint reference of an addressable receiver; without it the message is for the response of the request
+(anonymous). ``relates_to`` is the request's MessageID, ``None`` if it had none.
 
-RM and addressing elements declare their own namespace, so that each can be put into an envelope with whatever
-prefixes. Children come in the schema's order (NS-008).
+RM and addressing elements declare their own namespace, so that each can be put into an envelope with any prefixes.
+Children come in the schema's order (NS-008).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from wsrm_mq.envelope.duration import render_duration
+from wsrm_mq.envelope.lexical import render_duration
 from wsrm_mq.envelope.text import escape
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -45,25 +45,13 @@ _VALUE: Final = "urn:the-value"
 def reply_headers(
     soap: SOAPVersion, rm: RMVersion, place: SequenceHeader | None, acks: Iterable[SequenceAcknowledgement]
 ) -> bytes:
-    """The header blocks that a reply goes out with: its ``place`` in the offered sequence, and a
-    ``SequenceAcknowledgement`` for each of ``acks``, never mustUnderstand (D-ACK-026).
+    """Render the header blocks of a reply: its ``place`` in the offered sequence, and a ``SequenceAcknowledgement`` for
+    each of ``acks``, never mustUnderstand (D-ACK-026).
 
     An acknowledgement of nothing is ``None`` in 1.1 and no block at all in 1.0 (D-ACK-005, D-ACK-006).
     """
     said = acknowledgements(rm, acks)
     return (said if place is None else sequence_header(soap, rm, place) + said).encode()
-
-
-def fetched_headers(
-    soap: SOAPVersion,
-    rm: RMVersion,
-    place: SequenceHeader | None,
-    acks: Iterable[SequenceAcknowledgement],
-    *,
-    is_pending: bool,
-) -> bytes:
-    """The blocks of ``reply_headers``, and one that says whether more waits to be fetched (MC-006)."""
-    return reply_headers(soap, rm, place, acks) + message_pending(is_pending).encode()
 
 
 def last_message(
@@ -101,6 +89,25 @@ def _acknowledgement_around(soap: SOAPVersion, addressing: AddressingVersion, rm
     return envelope(soap, headers + _VALUE, "").decode().split(_VALUE)
 
 
+def create_sequence(
+    soap: SOAPVersion,
+    addressing: AddressingVersion,
+    rm: RMVersion,
+    to: EndpointReference,
+    message_id: str,
+    expires: int,
+) -> bytes:
+    """Render a CreateSequence whose acknowledgements, and response, are to leave on responses (S-CRE-001, S-CRE-003);
+    ``expires`` in milliseconds."""
+    anonymous = endpoint(addressing, EndpointReference(addressing.anonymous))
+    headers = addressing_headers(addressing, rm.action("CreateSequence"), None, to, message_id)
+    body = (
+        f'<wsrm:CreateSequence xmlns:wsrm="{rm.namespace}"><wsrm:AcksTo>{anonymous}</wsrm:AcksTo>'
+        f"<wsrm:Expires>{render_duration(expires)}</wsrm:Expires></wsrm:CreateSequence>"
+    )
+    return envelope(soap, f'{headers}<ReplyTo xmlns="{addressing.namespace}">{anonymous}</ReplyTo>', body)
+
+
 def create_sequence_response(
     soap: SOAPVersion,
     addressing: AddressingVersion,
@@ -114,8 +121,8 @@ def create_sequence_response(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """``expires`` in milliseconds, left out for never; ``behavior`` is left out in 1.0, which has none
-    (D-CRE-026).
+    """Render a CreateSequenceResponse. ``expires`` in milliseconds, left out for never; ``behavior`` is left out in
+    1.0, which has none (D-CRE-026).
 
     ``accept`` is the AcksTo of the accepted Offer, ``None`` without one.
     """
@@ -143,7 +150,7 @@ def ending(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """The end of a sequence, from this side: of one that is sent from here, or received (1.1)."""
+    """Render the message by which this side ends a sequence, one that is sent from here or received (1.1)."""
     local = type(element).__name__
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
     number = element.last_number if rm.has_close else None
@@ -164,7 +171,7 @@ def ending_response(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """The response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it."""
+    """Render the response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it."""
     local = f"{type(ending).__name__}Response"
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
     body = (
@@ -201,7 +208,7 @@ def new_message_id() -> str:
 
 
 def envelope(soap: SOAPVersion, headers: str, body: str) -> bytes:
-    """``headers`` and ``body`` are XML that declares every prefix but ``soap``."""
+    """Render an envelope. ``headers`` and ``body`` are XML that declares every prefix but ``soap``."""
     return (
         f'<soap:Envelope xmlns:soap="{soap.namespace}"><soap:Header>{headers}</soap:Header>'
         f"<soap:Body>{body}</soap:Body></soap:Envelope>"
@@ -288,10 +295,17 @@ def sequence_header(soap: SOAPVersion, rm: RMVersion, header: SequenceHeader) ->
     )
 
 
-def message_pending(is_pending: bool) -> str:
-    """The ``MessagePending`` header block of a message that was fetched (WS-MakeConnection 1.1 §3.3)."""
+def ack_requested(rm: RMVersion, identifier: str) -> bytes:
+    """The ``AckRequested`` header block, which in 1.0 too has no other child (S-SND-011)."""
+    said = f"<wsrm:Identifier>{escape(identifier)}</wsrm:Identifier>"
+    return f'<wsrm:AckRequested xmlns:wsrm="{rm.namespace}">{said}</wsrm:AckRequested>'.encode()
+
+
+def message_pending(is_pending: bool) -> bytes:
+    """The ``MessagePending`` header block of a message that was fetched: whether more waits to be
+    (WS-MakeConnection 1.1 §3.3, MC-006)."""
     said = "true" if is_pending else "false"
-    return f'<wsmc:MessagePending xmlns:wsmc="{MAKE_CONNECTION_NAMESPACE}" pending="{said}"/>'
+    return f'<wsmc:MessagePending xmlns:wsmc="{MAKE_CONNECTION_NAMESPACE}" pending="{said}"/>'.encode()
 
 
 def acknowledgements(rm: RMVersion, acks: Iterable[SequenceAcknowledgement]) -> str:

@@ -1,4 +1,5 @@
-"""An application's reply: what it lacks is put in, nothing else of it is touched."""
+"""The reply of an application: missing addressing headers and acknowledgements are put in, and no other byte of it is
+touched."""
 
 from __future__ import annotations
 
@@ -6,13 +7,12 @@ import re
 from typing import Final, NamedTuple
 from xml.parsers import expat
 
-from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.fault_pass import FaultPass
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, split_name
-from wsrm_mq.envelope.render import addressing_elements, parameter_headers
+from wsrm_mq.envelope.render import addressing_elements, endpoint, parameter_headers
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.errors import EnvelopeError, WSRMError
 from wsrm_mq.sequence.elements import EndpointReference
@@ -27,7 +27,7 @@ _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
 _SUBCODE_PATH: Final = ["Code", "Subcode", "Value"]
 _LAST_PLACES: Final = (["faultcode"], ["Code"], _SUBCODE_PATH)
-"""Where the code ends there is no more of it."""
+"""Elements behind whose end no more of the code follows."""
 
 HeaderPlace = tuple[int, str]
 """Where the header blocks of an envelope begin: offset into its bytes, and their codec."""
@@ -52,11 +52,13 @@ def complete_reply(
     relates_to: str | None,
     action: str,
     to: EndpointReference | None = None,
+    reply_to: str | None = None,
 ) -> tuple[bytes, HeaderPlace]:
-    """``body`` with the addressing headers that it lacks (Action, MessageID, To with its parameters, RelatesTo), and
-    where in that more header blocks can be put. ``to``: an addressable receiver.
+    """Put the addressing headers into ``body`` that it lacks (Action, MessageID, To with its parameters, RelatesTo, and
+    ReplyTo where that is given). Answers the new body, and the place in it for more header blocks. ``to``: an
+    addressable receiver.
 
-    Raises ``NotAnEnvelope`` for what is no envelope of the version ``soap``.
+    Raises ``NotAnEnvelope`` for a body that is no envelope of the version ``soap``.
     """
     document = _document(body, content_type)
     if document.spans[0].namespace != soap.namespace:
@@ -67,9 +69,11 @@ def complete_reply(
         for span in document.spans
         if header is not None and span.parent is header and span.namespace in ADDRESSING_VERSIONS
     }
-    missing = "".join(
-        xml for local, xml in addressing_elements(addressing, action, relates_to, to).items() if local not in present
-    )
+    elements = addressing_elements(addressing, action, relates_to, to)
+    if reply_to is not None:
+        whole = endpoint(addressing, EndpointReference(reply_to))
+        elements["ReplyTo"] = f'<ReplyTo xmlns="{addressing.namespace}">{whole}</ReplyTo>'
+    missing = "".join(xml for local, xml in elements.items() if local not in present)
     if to is not None:
         missing += parameter_headers(addressing, to)
     return _inserted(document, header, missing)
@@ -91,8 +95,8 @@ def piggyback(body: bytes, content_type: str, fragment: bytes, place: HeaderPlac
 def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
     """The fault that the reply is; ``None`` if it is no SOAP fault, or no envelope.
 
-    A code of the application's own is its deliberate answer to what the sender sent: ``SENDER``'s. A fault
-    without a readable code is ``RECEIVER``'s.
+    A code of the application's own is its deliberate answer to an error of the sender: the fault is ``SENDER``'s. A
+    fault without a readable code is ``RECEIVER``'s.
     """
     try:
         offset, charset = _root(body, content_type)
@@ -156,14 +160,11 @@ class _ReplyFault(FaultPass):
 
 def _root(body: bytes, content_type: str) -> tuple[int, str | None]:
     """(offset, charset) of the envelope."""
-    content = parse_content_type(content_type)
-    if not content.is_multipart:
-        return 0, content.charset
     try:
-        part = root_part(body, content, _LIMITS)
+        part = envelope_in(body, content_type, _LIMITS)
     except EnvelopeError as error:
         raise NotAnEnvelope(error.fault.reason) from None
-    return part.stream.offset, part.content.charset
+    return part.offset, part.content.charset
 
 
 def _document(body: bytes, content_type: str) -> Document:

@@ -1,7 +1,6 @@
-"""The rules of an RM message that need more than one header, in the order in which they apply (conformance
-§6).
+"""The rules of an RM message that need more than one header, in the order in which they apply (conformance §6).
 
-Each is a function of what was seen, the action that HTTP names and the limits; it answers the fault, or
+Each rule is a function of the seen headers, the action that HTTP names and the limits; it answers the fault, or
 ``None``.
 """
 
@@ -29,7 +28,8 @@ _REPLY_TO_REQUIRED: Final = (WSA_2004,)
 _HTTP_ACTION_BINDS: Final = (WSA_2005,)
 
 _OF_A_CREATE: Final = frozenset(("UsesSequenceSTR", "UsesSequenceSSL"))
-"""A sequence is bound by them where it is created, and nowhere else; there they refuse it."""
+"""Headers that bind a sequence to a token or a TLS session where it is created, and are ignored elsewhere. A
+CreateSequence with one is refused."""
 _HEADER_BLOCKS: Final = frozenset(("Sequence", "AckRequested", "SequenceAcknowledgement", "SequenceFault"))
 _NOTHING: Final = ("", "")
 _FAULT: Final = ("", "Fault")
@@ -37,7 +37,7 @@ _FAULT: Final = ("", "Fault")
 
 
 def _bodies(rm: RMVersion) -> dict[str, tuple[str, str]]:
-    """What Body holds under each RM action, as (namespace, local name)."""
+    """The element that Body has to hold under each RM action, as (namespace, local name)."""
     elements = ["CreateSequence", "CreateSequenceResponse", "TerminateSequence"]
     if rm.has_close:
         elements += ["CloseSequence", "CloseSequenceResponse", "TerminateSequenceResponse"]

@@ -15,10 +15,9 @@ from wsrm_mq.envelope.arrived_fault import read_fault
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMBody
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.make_connection import read_make_connection
-from wsrm_mq.envelope.multipart import root_part
+from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.outline import Outline, read_outline
-from wsrm_mq.envelope.reading import Reader
+from wsrm_mq.envelope.reading import Reader, read_make_connection
 from wsrm_mq.envelope.rules import first_fault
 from wsrm_mq.envelope.seen import Seen
 from wsrm_mq.envelope.source import Source
@@ -58,12 +57,9 @@ def scan(
     An empty ``outline`` is filled. Raises ``EnvelopeError`` with the fault to answer; its ``context`` is what could
     be read of the headers.
     """
-    content = parse_content_type(content_type)
-    http_action, charset, offset = content.parameters.get("action"), content.charset, 0
-    if content.is_multipart:
-        part = root_part(source, content, limits)
-        source, charset, offset = part.stream, part.content.charset, part.stream.offset
-        http_action = part.content.parameters.get("action") if http_action is None else http_action
+    source, content, offset = envelope_in(source, content_type, limits)
+    charset = content.charset
+    http_action = parse_content_type(content_type).parameters.get("action", content.parameters.get("action"))
     outline = outline or Outline()
     try:
         read_outline(source, charset, limits, outline)
@@ -90,7 +86,8 @@ def scan(
 
 
 def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, strict: bool) -> Headers:
-    """``strict``: with the RM elements; what is malformed raises ``EnvelopeError``. Else it is left out."""
+    """Make ``Headers``. With ``strict`` the RM elements are read too, and a malformed element raises ``EnvelopeError``;
+    otherwise malformed elements are left out."""
     rm = seen.rms[0] if seen.rms else None
     addressing = seen.addressings[0] if seen.addressings else None
     reader = Reader(rm or WSRM_1_1, addressing or WSA_2005, seen.outline, charset, limits)
@@ -120,7 +117,8 @@ def _headers(seen: Seen, limits: Limits, charset: str | None, offset: int, *, st
 
 
 def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
-    """An error in a header that only rides along does not stop the message that carries it (§6 row 44)."""
+    """Read the RM elements. An error in a header that only rides along does not stop the message that carries it (§6
+    row 44)."""
     blocks = seen.rm_blocks
     sequence: SequenceHeader | None = None
     ack_requested: tuple[AckRequested, ...] = ()
@@ -155,7 +153,7 @@ def _rm_elements(seen: Seen, reader: Reader, limits: Limits) -> _RMElements:
 def _acknowledgements(
     seen: Seen, reader: Reader, limits: Limits, ignored: list[str]
 ) -> tuple[SequenceAcknowledgement, ...]:
-    """Those that can be read; why others cannot goes to ``ignored``."""
+    """Read the acknowledgements. The reasons why some cannot be read go to ``ignored``."""
     told = seen.rm_blocks.get("SequenceAcknowledgement", [])[: limits.ack_requested]
     return tuple(filter(None, map(_forgiving(reader.acknowledgement, ignored), told)))
 
@@ -163,7 +161,7 @@ def _acknowledgements(
 def _forgiving(
     read: Callable[[Element], _Value], ignored: list[str] | None = None
 ) -> Callable[[Element], _Value | None]:
-    """``read`` that answers ``None`` for what is malformed; why it is goes to ``ignored``."""
+    """Make a reader from ``read`` that answers ``None`` for a malformed element; the reason goes to ``ignored``."""
 
     def attempt(element: Element) -> _Value | None:
         try:

@@ -50,7 +50,7 @@ class _Alike(NamedTuple):
     before: bytes
     """The bytes before the first field."""
     fields: list[tuple[bytes, Match, bytes]]
-    """(local name, what its text has to match, what follows it), in the order of the document."""
+    """(local name, pattern of its text, bytes that follow it), in the order of the document."""
 
 
 class Scanner:

@@ -1,4 +1,5 @@
-"""The facts about an outline that rules and readers ask for: what is there, of which version, how often."""
+"""The facts about an outline that rules and readers need: its header blocks, their versions, and those that are
+repeated."""
 
 from __future__ import annotations
 
@@ -43,13 +44,13 @@ _OUR_ROLES: Final = frozenset(
 
 
 class Seen:
-    """The header blocks for this role, by what they are. Nothing is judged here.
+    """The header blocks for this role, by their names. Nothing is judged here.
 
-    ``addressings`` and ``rms`` are the versions met, each once, in order: a valid message has at most one of
-    each. ``addressing_blocks`` holds the first block of each local name, in whatever version, and of
-    RelatesTo the first that means a reply; ``repeated`` names the others. ``mandatory`` are blocks with
-    mustUnderstand outside the namespaces that are ours, by (namespace, local name); ``unknown`` are those within them
-    but WS-RM that no specification defines as a header of a request.
+    ``addressings`` and ``rms`` are the versions met, each once, in order: a valid message has at most one of each.
+    ``addressing_blocks`` holds the first block of each local name, in any version, and of RelatesTo the first that
+    means a reply; ``repeated`` names the others. ``mandatory`` are blocks with mustUnderstand outside the namespaces of
+    SOAP, WS-Addressing and WS-RM, by (namespace, local name); ``unknown`` are blocks within SOAP's and WS-Addressing's
+    that no specification defines as a header of a request.
     """
 
     __slots__ = (

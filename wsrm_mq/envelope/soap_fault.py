@@ -37,7 +37,7 @@ _PREFIXES: Final = {
     FaultFamily.MAKE_CONNECTION: "wsmc",
     FaultFamily.SOAP: "",
 }
-"""Of the subcode."""
+"""The prefix of the subcode, by family."""
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 """Bound to the prefix xml, and to no other."""
 _NO_URI: Final = re.compile(r"""[\x00-\x20\x7f-\x9f"<>\\^`{|}\u2028\u2029]""")
@@ -56,11 +56,10 @@ def fault(
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
 ) -> bytes:
-    """The message.
+    """Render a fault as a message.
 
-    Without ``addressing`` the message has no addressing headers, unless the fault is one that needs a
-    version: then it is the first that goes with ``rm``. Without ``rm`` an RM fault is in the namespace of
-    1.1.
+    Without ``addressing`` the message has no addressing headers, unless the fault is one that needs a version: then it
+    is the first that goes with ``rm``. Without ``rm`` an RM fault is in the namespace of 1.1.
     """
     rm = rm or WSRM_1_1
     version = addressing or rm.addressings[0]
@@ -128,7 +127,7 @@ def _element(rm: RMVersion, local: str, text: str) -> str:
 
 
 def _unsupported(namespace: str, local: str) -> str:
-    """Empty for a name that cannot be said, as in ``_not_understood``."""
+    """An UnsupportedElement; empty for a name that cannot be written, as in ``_not_understood``."""
     if _NO_URI.search(namespace):
         return ""
     prefix, declaration = ("n:", f' xmlns:n="{escape_attribute(namespace)}"') if namespace else ("", "")
@@ -157,7 +156,8 @@ def _third(fault: Fault, addressing: AddressingVersion) -> str:
 
 
 def _soap_1_1(fault: Fault, subcode: str, detail: str, addressing: AddressingVersion, prefixes: str) -> str:
-    """There is room for one code: the most particular, as JAX-WS does it. Its detail is about what Body holds."""
+    """Render a Fault of SOAP 1.1. It has room for one code: the most particular, as JAX-WS does it. Its detail is about
+    the element in Body."""
     particular = "" if fault.is_header_fault else _third(fault, addressing) or subcode
     code = particular or f"soap:{fault.blame.value[1]}"
     of_body = detail if fault.family is FaultFamily.MAKE_CONNECTION else ""
@@ -189,7 +189,8 @@ def _soap_1_2_headers(fault: Fault) -> str:
 
 
 def _not_understood(namespace: str, local: str) -> str:
-    """Empty for a name that cannot be said: a namespace that is no URI is one that parsers refuse."""
+    """A NotUnderstood element for a header block; empty for a name that cannot be written, as parsers refuse a
+    namespace that is no URI."""
     if namespace in ("", _XML):
         prefix = "xml:" if namespace else ""
         return f'<soap:NotUnderstood qname="{prefix}{escape_attribute(local)}"/>'

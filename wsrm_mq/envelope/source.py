@@ -1,4 +1,4 @@
-"""Where a request body comes from: memory, or a file, which may be a part of another or one expanded."""
+"""The source of a request body: memory, or a file, which may be a part of another or one expanded."""
 
 from __future__ import annotations
 

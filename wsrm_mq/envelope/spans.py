@@ -95,7 +95,7 @@ class _Pass:
         self._into_body = into_body
         self._path: list[Span] = []
         self._declared: dict[str, str] = {}
-        """By the start tag that comes next."""
+        """The namespaces that the next start tag declares, by prefix."""
         self._declarations = 0
         self._unended: list[tuple[Span, str]] = []
         """Spans whose tag has not ended, and the edge that its end is."""

@@ -29,7 +29,8 @@ def expand(source: Source, limits: Limits) -> Expanded:
 
 
 class Expanded:
-    """``read`` raises ``EnvelopeError``: status 413 beyond a limit, 400 for what is no whole gzip stream."""
+    """A gzip body, expanded while it is read. ``read`` raises ``EnvelopeError``: status 413 beyond a limit, 400 for a
+    stream that is not whole or not gzip."""
 
     def __init__(self, source: Readable, limits: Limits) -> None:
         self._source = source
@@ -67,12 +68,12 @@ class Expanded:
                 raise _refuse("The gzip body breaks off.", 400)
 
     def check_to_end(self) -> None:
-        """Read what is left, for what it raises."""
+        """Read the rest, so that an error in it is raised."""
         while self.read(_PIECE):
             pass
 
     def _next_member(self) -> bool:
-        """A gzip stream may hold several members; what follows the last one has to be one as well."""
+        """Begin the next member of the stream. Bytes behind a member have to be a member as well."""
         self._compressed = self._member.unused_data or self._source.read(_PIECE)
         if not self._compressed:
             return False

@@ -1,4 +1,4 @@
-"""Text into XML: escaped, and without the characters that XML 1.0 cannot carry."""
+"""Texts for XML: escaped, and without the characters that XML 1.0 cannot carry."""
 
 from __future__ import annotations
 

@@ -1,22 +1,26 @@
-"""Whether a body came to its end.
+"""Checks whether a body came to its end, and whether its envelope is well-formed.
 
-Some servers show the end of a connection as that of a chunked body, so that there is a body proves nothing: what was
-cut off has to be seen in it. Half a message that is acknowledged is lost, and its resend is a duplicate.
+Some servers show the end of a connection as that of a chunked body, so the server proves nothing: a body that was cut
+off has to be recognised by its content. Half a message that is acknowledged is lost, and its resend is a duplicate.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
+from xml.parsers import expat
 
 from wsrm_mq.envelope.content import parse_content_type
+from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import Window, check_closed, ends_closed
-from wsrm_mq.envelope.source import Source
+from wsrm_mq.envelope.multipart import Window, check_closed, ends_closed, envelope_in
+from wsrm_mq.envelope.source import Source, pieces
 from wsrm_mq.envelope.stream import Expanded
-from wsrm_mq.envelope.wellformed import check_well_formed
+from wsrm_mq.errors import EnvelopeError
+from wsrm_mq.sequence.faults import MalformedMessage
 
 TAIL_BYTES: Final = 512
 _END: Final = b"Envelope>"
+_LONGEST_PIECE: Final = 256 * 1024
 
 
 def looks_whole(tail: bytes, content_type: str) -> bool:
@@ -28,8 +32,8 @@ def looks_whole(tail: bytes, content_type: str) -> bool:
 
 
 def check_whole(source: Source, content_type: str, limits: Limits) -> None:
-    """Read it to its end. Raises ``EnvelopeError`` for what breaks off or goes beyond a limit behind the header
-    section: that could not be read later."""
+    """Read a body to its end. Raises ``EnvelopeError`` for one that breaks off, or goes beyond a limit behind the
+    header section: it could not be read later."""
     content = parse_content_type(content_type)
     if content.is_multipart:
         check_closed(source, content)
@@ -46,3 +50,59 @@ def ends_once(source: Source, content_type: str) -> bool:
     return parse_content_type(content_type).is_multipart or (
         window.skip_to(_END) and not window.peek(TAIL_BYTES).strip()
     )
+
+
+def check_well_formed(source: Source, content_type: str, limits: Limits) -> None:
+    """Raises ``EnvelopeError`` (status 400) where the envelope, or the root part, is not well-formed to its
+    end, or asks the parser to remember too much. Time grows with the body, memory does not."""
+    part = envelope_in(source, content_type, limits)
+    parser: expat.XMLParserType | None = None
+    fed = 0
+    try:
+        for piece in pieces(part.source, limits.body_bytes, _LONGEST_PIECE):
+            if parser is None:
+                parser = _parser(expat_encoding(piece, part.content.charset), limits)
+            parser.Parse(piece, False)
+            fed += len(piece)
+            if fed - parser.CurrentByteIndex > limits.tag_bytes + _LONGEST_PIECE:
+                raise _refuse(f"The body holds a tag or comment of more than {limits.tag_bytes} bytes.")
+        if parser is not None:
+            parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise _refuse(
+            f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}."
+        ) from None
+
+
+def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
+    """Expat by itself keeps a place for every open element and every name there was."""
+    names: dict[str, str] = {}
+    parser = expat.ParserCreate(encoding, intern=names)
+    most_open, most_names = limits.body_depth, limits.body_names
+    depth = 0
+
+    def start(_name: str, _attributes: list[str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > most_open:
+            raise _refuse(f"The body is nested more than {most_open} deep.")
+        if len(names) > most_names:
+            raise _refuse(f"The body has more than {most_names} different names of elements and attributes.")
+
+    def end(_name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.ordered_attributes = True
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    return parser
+
+
+def _refuse_doctype(*_: object) -> NoReturn:
+    raise _refuse("A document type declaration is not allowed.")
+
+
+def _refuse(reason: str) -> EnvelopeError:
+    return EnvelopeError(MalformedMessage(reason), status=400)

@@ -29,13 +29,14 @@ class WSDLOperations(NamedTuple):
     """Operations, each by all that names it: its Body element as ``{namespace}local``, and its actions."""
 
     one_way: frozenset[str]
-    """They have no output."""
+    """Operations without output."""
     answering: frozenset[str]
-    """Their output carries something. An output that is always empty may be what a framework writes for nothing."""
+    """Operations whose output carries something. A framework may write an empty output for an operation without an
+    answer."""
 
 
 def operations_in(document: bytes) -> WSDLOperations:
-    """What a WSDL says of its operations; imports are not followed. Raises ``ValueError`` for no WSDL 1.1."""
+    """The operations in a WSDL; imports are not followed. Raises ``ValueError`` for a document that is no WSDL 1.1."""
     root = parsed(document)
     one_way, answering, empty = set[str](), set[str](), _empty_messages(root)
     for _key, operation, names in _named(root):
@@ -94,7 +95,7 @@ def _below(base: str, location: str) -> str:
 
 
 def parsed(document: bytes) -> Any:
-    """The root of a WSDL 1.1 document. Raises ``ValueError`` for what is none."""
+    """The root of a WSDL 1.1 document. Raises ``ValueError`` for any other document."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(document, parser)
@@ -132,8 +133,8 @@ def _local(name: str | None) -> str:
 
 
 def _named(root: Any) -> Iterator[tuple[tuple[str, str], Any, set[str]]]:
-    """Every operation of a port type that has an input: its key, itself, and what it is named by: the Body elements
-    and the actions of its input. The document is gone through once for each kind of part: who asks may be anybody."""
+    """Every operation of a port type that has an input: its key, its element, and its names: the Body elements and the
+    actions of its input. The document is gone through once for each kind of part, since strangers may ask for it."""
     elements, bound_names = defaultdict[str, set[str]](set), defaultdict[tuple[str, str], set[str]](set)
     for part in root.iterfind(f"{wsdl_name('message')}/{wsdl_name('part')}[@element]"):
         elements[part.getparent().get("name")].add(_expanded(part, part.get("element")))

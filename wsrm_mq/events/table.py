@@ -191,6 +191,31 @@ EVENTS: Final = {
         "of threads waiting",
         "Every thread that may call the application does; sequences, or two-way requests, wait for one",
     ),
+    # queues
+    "journal.skipped": _reported(
+        WARNING,
+        "queue reason",
+        "A journal is full: messages go on and are not recorded in it. Each is counted; told once a minute",
+    ),
+    "report.skipped": _reported(
+        WARNING,
+        "queue reason",
+        "The queue that reports on messages go into is full, or is not there: the messages go on without. Each is "
+        "counted; told once a minute",
+    ),
+    "queue.mode_changed": _reported(
+        WARNING,
+        "queue mode moved left consumed",
+        "What waited in the queue goes where the option `mode` says now: so many sequences, and messages in none; "
+        "those left are run or leased, and follow. Programs have to consume the last number of messages",
+    ),
+    "queue.taken": _reported(
+        ERROR,
+        "queue messages",
+        "Programs have put so many messages into a queue that a service is called from now, as it has the name of its "
+        "path: nothing delivers them, and no program can put there. Give the service's queue a name of its own by the "
+        "option `queue`, or leave it to programs by `mode`",
+    ),
     # instances
     "instance.gone": _reported(WARNING, "name sequences", "Another process died; the sequences that it ran are free"),
     "instance.files_removed": _reported(
@@ -248,6 +273,13 @@ EVENTS: Final = {
         "it went back. What would expire by it, or be pruned, waits ten minutes, should it come back: `wsrm-mq doctor`",
     ),
     "watch.failed": _reported(ERROR, "error", "A turn of the watch failed; the next one follows"),
+    "put.refused": _logged(
+        ERROR,
+        "queue count error",
+        "So many messages that were put with `wait=False` were refused, and their confirmations never asked: they are "
+        "in no queue, or topic. Told at once, and once a minute while the error is the same. Ask each confirmation for "
+        "its `result()`, and put again what is missed",
+    ),
     "consumer.ended": _reported(
         ERROR,
         "queue error",
@@ -257,6 +289,58 @@ EVENTS: Final = {
         WARNING,
         "queue count",
         "Leases had ended before their acknowledgements came: these messages are delivered again",
+    ),
+    "server.away": _logged(
+        WARNING,
+        "address error",
+        "The queue server of a client cannot be reached, or does not answer; it is tried again",
+    ),
+    "server.back": _logged(INFO, "address", "The queue server of a client answers again"),
+    "source.refused": _reported(
+        ERROR,
+        "reason",
+        "The destination of requests refuses to create a sequence, so they are dead letters of the RM Source; the next "
+        "request asks again",
+    ),
+    "source.carried_on": _reported(
+        WARNING,
+        "reason",
+        "A sequence of requests takes no more: what is not acknowledged goes on in another one, in the same order",
+    ),
+    "source.in_doubt": _reported(
+        WARNING,
+        "reason",
+        "Requests had been sent and were not acknowledged when nothing more could be sent in their sequence: unless "
+        "their destination says that it lacks them, it may get them twice",
+    ),
+    "outbox.waits": _logged(
+        WARNING, "error", "What is in an outbox cannot be sent now; it stays there and is sent again, in its order"
+    ),
+    "outbox.refused": _reported(
+        ERROR,
+        "queue position error",
+        "The queue server refuses a message of an outbox for good: it is among the dead letters of the outbox, and "
+        "those behind it go on",
+    ),
+    "outbox.gap": _reported(
+        ERROR,
+        "queue lower upper",
+        "The queue server lacks messages that have left an outbox: they were refused and are among its dead letters, "
+        "or the store of the server was put back to an older state",
+    ),
+    "express.lost": _reported(
+        ERROR,
+        "queue reason",
+        "Express messages are lost with the process that kept them: put again what is missed",
+    ),
+    "express.overflow": _logged(
+        WARNING,
+        "size limit",
+        "The express messages of this process have more bytes than the `memory_limit` of its queues together, and are "
+        "in a file too: they are not consumed fast enough, or the limit is too low",
+    ),
+    "express.cut_off": _logged(
+        WARNING, "error", "A connection to the express messages of this process was refused, or cut off: why"
     ),
     "janitor.store_error": _reported(
         ERROR, "error", "The janitor cannot use the store; told again every minute while it lasts"
@@ -296,6 +380,29 @@ EVENTS: Final = {
         ERROR, "error limit", "No file can be opened: new connections are cut off, and large bodies and the store fail"
     ),
     "serve.files_again": _reported(WARNING, "", "Files can be opened again"),
+    # the queue server
+    "login.failed": _logged(
+        WARNING,
+        "peer reason",
+        "A log-in at the queue server was refused; told of the first one of a place within a minute",
+    ),
+    "login.flooded": _reported(
+        WARNING, "peer count seconds", "More log-ins from one place have failed than are told why; once a minute"
+    ),
+    "session.silent": _logged(
+        WARNING,
+        "client principal leased",
+        "A client of the queue server was not heard for its time-out: what it had leased is ready again, uncounted",
+    ),
+    "server.broken": _logged(
+        ERROR, "operation error", "A request to the queue server was answered with an error of ours; its client has 500"
+    ),
+    "stomp.refused": _logged(
+        INFO, "peer principal error", "A client of STOMP was sent an ERROR, and has given back what it had"
+    ),
+    "stomp.failed": _reported(
+        ERROR, "peer principal error", "A connection of STOMP has ended by what should not happen in the server"
+    ),
     # what tells
     "tracing.failed": _logged(
         ERROR,
@@ -329,5 +436,11 @@ FROM_LEDGER: Final = {
     "answered_with_fault": "delivery.answered_with_fault",
     "holder_died": "delivery.holder_died",
     "broke_off": "delivery.broke_off",
+    "journal_skipped": "journal.skipped",
+    "report_skipped": "report.skipped",
+    "express_lost": "express.lost",
+    "sequence_refused": "source.refused",
+    "carried_on": "source.carried_on",
+    "requests_in_doubt": "source.in_doubt",
 }
 """The event that is told of a row of the ledger once it is committed, by the event of the row."""

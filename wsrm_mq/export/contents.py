@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from wsrm_mq.envelope import Limits, expand
 from wsrm_mq.envelope.body_digest import body_digest
+from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.redact import without_security
-from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.envelope.stream import content_coding, expand
 from wsrm_mq.errors import ConfigurationError, EnvelopeError
 from wsrm_mq.kept_headers import refusal_to_keep
 
@@ -23,11 +23,11 @@ _ADDRESS: Final = (
     "HTTP_SOAPACTION",
     "wsgi.url_scheme",
 )
-"""Fields of a stored request that are given whatever headers are asked for: its address, and how its envelope is
-read."""
+"""Fields of a stored request that are always given, whichever headers are asked for: its address, and the fields by
+which its envelope is read."""
 _GZIP: Final = "gzip"
 _REQUESTS: Final = 1_024
-"""Requests of a client are alike."""
+"""The number of requests that are remembered: those of a client are alike."""
 _LIMITS: Final = Limits()
 
 

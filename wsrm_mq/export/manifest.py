@@ -218,7 +218,7 @@ def sweep(directory: Path, segments: Iterable[Segment], there: Iterable[Path]) -
 
 
 def not_written(directory: Path, error: OSError, then: str) -> ExportError:
-    """The error that ``directory`` cannot be written; ``then`` says what to do when the cause is mended."""
+    """The error that ``directory`` cannot be written; ``then`` says the next step when the cause is mended."""
     again = "Make room" if error.errno == errno.ENOSPC else "See to that"
     return ExportError(f"{directory}: cannot be written: {error.strerror or error}. {again}, and {then}.")
 

@@ -200,7 +200,7 @@ def pieces(db: Database, reading: Reading, after: Key, upper: int, most: int = P
 
 
 def _bounded(found: Rows, body: int) -> list[Row]:
-    """Rows until their bodies are many bytes."""
+    """Read rows until their bodies are ``PIECE_BYTES``."""
     rows, size = [], 0
     with closing(found):
         for row in found:
@@ -212,7 +212,7 @@ def _bounded(found: Rows, body: int) -> list[Row]:
 
 
 def _finished(query: _Query, reading: Reading, rows: list[Row]) -> list[Row]:
-    """Rows of the query as rows of the columns."""
+    """Turn rows of the query into rows of the columns."""
     made, width, exposure = query.made, len(reading.columns), reading.exposure
     if made is None:
         return [row[:width] for row in rows] if max(query.keys) >= width else rows

@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
 
 CONTENT: Final = ("envelope", "replayable", "body_digest", "body")
-"""Columns that have to be asked for: they are large, or need what is large."""
+"""Columns that have to be asked for: they are large, or are made from large ones."""
 
 _FROM: Final = "store:text node:text"
 """Identity of the store, and where it is."""
@@ -66,12 +66,14 @@ _TABLES: Final = {
     # replayable: the envelope is as it was received; it is not where it was redacted or freed. body_digest: whether two
     # messages have the same Body, made here and not where they arrive: that costs the service nothing.
     ("messages", "position", "received_at"): """
-position:integer queue:text sequence:text number:integer message_id:text action:text state:text reason:text
-outcome:text received_at:time settled_at:time deliveries:integer failures:integer deaths:integer retry_at:time
-last_error:text
+position:integer message:integer queue:text sequence:text number:integer message_id:text action:text state:text
+reason:text outcome:text received_at:time settled_at:time deliveries:integer failures:integer deaths:integer
+retry_at:time last_error:text
 principal:text connection:text peer:text body_size:integer has_body:boolean request:text wants_reply:boolean
-named:boolean origin:text replay_of:integer confirmed_at:time original_sequence:text original_number:integer
-late:boolean partner:text envelope:bytes replayable:boolean body_digest:text""",
+named:boolean origin:text replay_of:integer journal_of:integer confirmed_at:time original_sequence:text
+original_number:integer late:boolean partner:text priority:integer cancels:integer expires_at:time
+leased_until:time holder:text consumer:text topic:text properties:text content_type:text producer:text
+envelope:bytes replayable:boolean body_digest:text""",
     ("sequences", "key", "created_at"): """
 key:integer sequence:text queue:text principal:text peer:text partner:text rm:text soap:text addressing:text
 behavior:text assurance:text ordered:boolean created_at:time expires_at:time inactivity:integer state:text ended:text
@@ -79,7 +81,7 @@ ended_at:time active_at:time due_at:time last_number:integer expected:integer cu
 discard_from:integer discard_reason:text discarding:boolean owner:text running_since:time retry_from:time
 retry_at:time blocked:integer redelivery_below:integer duplicates:integer kind:text connection:text received:integer
 held:integer ready:integer oldest_at:time pruned:integer on_hold_since:time late:text replay_of:text plan:text
-sends_to:text answers:text delivery:text""",
+sends_to:text answers:text delivery:text consumed:boolean""",
     ("ranges", "key lower", None): "key:integer sequence:text lower:integer upper:integer",
     ("attempts", "key", "at"): _EVENT,
     ("ledger", "key", "at"): _EVENT,
@@ -90,7 +92,15 @@ key:integer sequence:text answers:text queue:text state:text ended:text expires_
 last_number:integer acknowledged:text unacknowledged:integer waiting_since:time created_at:time active_at:time""",
     ("queues", "key", "created_at"): """
 key:integer queue:text kind:text parent:text application:text created_at:time dead_letters:integer
-unconfirmed:integer loose:integer loose_oldest_at:time""",
+unconfirmed:integer loose:integer loose_oldest_at:time policy:text messages:integer bytes:integer last_put_at:time
+came_lately:integer went_lately:integer next_at:time""",
+    ("bindings", "key", "created_at"): """
+key:integer pattern:text filter:text queue:text kind:text created_at:time""",
+    ("subscriptions", "key", "created_at"): """
+key:integer subscription:text client:text instance:text pid:integer queue:text pattern:text filter:text asked:integer
+granted:integer lease:integer created_at:time seen_at:time ended_at:time beside:text""",
+    ("clients", "key", "started_at"): """
+key:integer client:text instance:text host:text pid:integer started_at:time seen_at:time ended_at:time""",
     ("instances", "key", "started_at"): """
 key:integer instance:text host:text pid:integer started_at:time ended_at:time application:text paths:text""",
 }

@@ -6,61 +6,68 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from functools import update_wrapper
+from inspect import isawaitable
+from itertools import islice
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
 
-from wsrm_mq.errors import LeaseLost
-from wsrm_mq.node.message import Answer, Message
-from wsrm_mq.node.node import Node, Received
+from wsrm_mq.errors import LeaseLost, SubscriptionClosed
+from wsrm_mq.events.inert import as_error
+from wsrm_mq.node import connect
+from wsrm_mq.node.consuming import Received
+from wsrm_mq.node.dead_letters import DeadLetters
+from wsrm_mq.node.journals import Journal
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.node import Node
+from wsrm_mq.node.subscribing import callable_of
 from wsrm_mq.node.subscription import Subscription
-from wsrm_mq.queue import settling
+from wsrm_mq.node.transactions import Transaction
+from wsrm_mq.queue.policies import QueuePolicy
 from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.queue.topics import Published
 
-SAME: Final = frozenset(
-    (
-        *("declare", "keys", "delete", "purge", "stats", "put_many", "ack_at", "received", "settle", "peek", "get"),
-        *("bind", "unbind", "publish", "subscribe_durable", "unsubscribe", "clients"),
-    )
-)
-"""Methods of ``Node`` that are awaited, and else the same."""
+P = ParamSpec("P")
+R = TypeVar("R")
 _POLL_SECONDS: Final = 1.0
+PAGE: Final = 100
+"""Messages that are looked at again in one turn of a thread."""
+
+
+def awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method of this name, of what an object of this module stands for, run by a thread and awaited."""
+    name = method.__name__
+
+    async def call(self: Any, /, *args: P.args, **options: P.kwargs) -> R:
+        done: R = await asyncio.to_thread(getattr(self.inner, name), *args, **options)
+        return done
+
+    return update_wrapper(call, method)
 
 
 class AsyncMessage:
     """A ``Message`` whose settling is awaited; all else of it is as there."""
 
     def __init__(self, message: Message) -> None:
-        self.message = message
+        self.inner = message
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.message, name)
+        return getattr(self.inner, name)
 
-    async def ack(self, how: Answer = "ack") -> Settlement | None:
-        return await asyncio.to_thread(self.message.ack, how)
-
-    async def release(self) -> Settlement | None:
-        return await asyncio.to_thread(self.message.release)
-
-    async def nack(self, error: object = "") -> Settlement | None:
-        return await asyncio.to_thread(self.message.nack, error)
-
-    async def reject(self, reason: object = "") -> Settlement | None:
-        return await asyncio.to_thread(self.message.reject, reason)
-
-    async def expire(self) -> Settlement | None:
-        return await asyncio.to_thread(self.message.expire)
-
-    async def renew(self, lease: float | None = None) -> Settlement | None:
-        return await asyncio.to_thread(self.message.renew, lease)
+    ack = awaited(Message.ack)
+    release = awaited(Message.release)
+    nack = awaited(Message.nack)
+    reject = awaited(Message.reject)
+    expire = awaited(Message.expire)
+    renew = awaited(Message.renew)
 
 
 class AsyncSubscription:
     """``async for message in subscription``: see ``Subscription``."""
 
-    def __init__(self, node: Node, subscription: Subscription) -> None:
-        self._node = node
-        self.subscription = subscription
+    def __init__(self, subscription: Subscription) -> None:
+        self.inner = subscription
         self._current: Message | None = None
 
     async def __aenter__(self) -> AsyncSubscription:
@@ -70,56 +77,66 @@ class AsyncSubscription:
         await self.close()
 
     def __aiter__(self) -> AsyncSubscription:
+        iter(self.inner)
         return self
 
     async def __anext__(self) -> AsyncMessage:
         last, self._current = self._current, None
         if last is not None:
-            self.subscription.acknowledge(last)
-        self._current = await self._take()
-        if self._current is None:
-            raise StopAsyncIteration
-        return AsyncMessage(self._current)
+            self.inner.acknowledge(last)
+        with suppress(SubscriptionClosed):
+            self._current = await self._take()
+            return AsyncMessage(self._current)
+        raise StopAsyncIteration
 
     @property
     def max_backlog(self) -> int:
         """How many messages it may have at a time, as it was granted."""
-        return self.subscription.max_backlog
+        return self.inner.max_backlog
 
-    async def take(self) -> AsyncMessage | None:
-        """Wait for a message, and acknowledge none; ``None``: the subscription is closed."""
-        message = await self._take()
-        return None if message is None else AsyncMessage(message)
+    @property
+    def closed_by(self) -> str | None:
+        """See ``Subscription.closed_by``."""
+        return self.inner.closed_by
 
-    async def _take(self) -> Message | None:
-        flow = self.subscription.flow
+    async def take(self) -> AsyncMessage:
+        """Wait for a message, and acknowledge none. Raises ``SubscriptionClosed``."""
+        return AsyncMessage(await self._take())
+
+    async def _take(self) -> Message:
+        if (ahead := self.inner.ahead()) is not None:
+            return ahead
         while True:
-            woken, wake = _awaited()
-            message = flow.take(wake)
+            woken, wake = wakeup()
+            message = self.inner.hand_over(wake)
             if message is not None and message.redelivered:
                 await self._send_before()
-            if message is not None or not flow.is_open:
+            if message is not None:
                 return message
-            self._node.supply.ask()
+            self.inner.ask()
             await woken
+            self.inner.unwait(wake)
 
     async def _send_before(self) -> None:
         """See ``Subscription``."""
-        flow = self.subscription.flow
-        acknowledged = flow.to_send(at_once=True)
-        if acknowledged:
-            leases = [one.message.lease for one in acknowledged]
-            answers = await asyncio.wrap_future(self._node.submit(lambda tx: settling.ack(tx, leases), keep=True))
-            flow.sent(acknowledged, answers.count(Settlement.LOST))
-            self._node.supply.ask()
+        for one in self.inner.parts:
+            acknowledged = one.flow.to_send(at_once=True)
+            if acknowledged:
+                answers = await asyncio.wrap_future(one.home.send(acknowledged))
+                one.flow.sent(acknowledged, answers.count(Settlement.LOST))
+                one.home.supply.ask()
 
-    async def replace(self, filter: str | None) -> None:
-        """See ``Subscription.replace``."""
-        await asyncio.to_thread(self.subscription.replace, filter)
+    async def catch_up(self) -> AsyncIterator[AsyncMessage]:
+        """See ``Subscription.catch_up``."""
+        last, self._current = self._current, None
+        if last is not None:
+            self.inner.acknowledge(last)
+        missed = await asyncio.to_thread(self.inner.catch_up)
+        while (message := await asyncio.to_thread(next, missed, None)) is not None:
+            yield AsyncMessage(message)
 
-    async def close(self) -> None:
-        """See ``Subscription.close``."""
-        await asyncio.to_thread(self.subscription.close)
+    replace = awaited(Subscription.replace)
+    close = awaited(Subscription.close)
 
 
 class AsyncConsumer:
@@ -131,6 +148,9 @@ class AsyncConsumer:
         self.subscription = subscription
         self._function = function
         self._is_stopping = False
+        self._running = tasks
+        self.error: BaseException | None = None
+        """The error that ended it; ``None`` after ``stop``."""
         self._tasks = [asyncio.create_task(self._loop()) for _ in range(tasks)]
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -142,37 +162,102 @@ class AsyncConsumer:
     async def stop(self) -> None:
         """Begin no other message, wait for those that were begun, and close the subscription. Raises what has ended a
         task of it."""
-        self._is_stopping = True
-        self.subscription.subscription.flow.finish()
+        self._finish("its consumer's `stop`")
         try:
             await asyncio.gather(*self._tasks)
         finally:
             await self.subscription.close()
 
+    def _finish(self, by: str) -> None:
+        self._is_stopping = True
+        self.subscription.inner.flow.finish(by)
+
     async def _loop(self) -> None:
+        inner = self.subscription.inner
         try:
             await self._handle_all()
-        except Exception as error:
-            inner = self.subscription.subscription
-            inner.events.tell("consumer.ended", queue=", ".join(inner.flow.names), error=error)
+        except BaseException as error:
+            is_first, self.error = self.error is None, self.error or error
+            self._finish(f"an error in its consumer: {as_error(error)}")
+            if is_first and not isinstance(error, SubscriptionClosed | asyncio.CancelledError):
+                inner.events.tell("consumer.ended", queue=", ".join(inner.flow.names), error=error)
             raise
+        finally:
+            self._running -= 1
+            if not self._running and self.error is not None:
+                await self.subscription.close()
 
     async def _handle_all(self) -> None:
-        while not self._is_stopping and (message := await self.subscription.take()) is not None:
+        while not self._is_stopping:
             try:
-                await self._function(message)
+                message = await self.subscription.take()
+            except SubscriptionClosed:
+                if self._is_stopping:
+                    return
+                raise
+            try:
+                done = self._function(message)
+                if isawaitable(done):
+                    await done
             except Exception as error:
                 with suppress(LeaseLost):  # it is delivered again in any case
                     await message.nack(error)
             else:
-                self.subscription.subscription.acknowledge(message.message)
+                self.subscription.inner.acknowledge(message.inner)
+
+
+class AsyncDeadLetters:
+    """See ``DeadLetters``."""
+
+    def __init__(self, node: AsyncNode, letters: DeadLetters) -> None:
+        self._node = node
+        self.inner = letters
+        self.name = letters.name
+
+    peek = awaited(DeadLetters.peek)
+    redrive = awaited(DeadLetters.redrive)
+    edit_and_redrive = awaited(DeadLetters.edit_and_redrive)
+    discard = awaited(DeadLetters.discard)
+
+    async def receive(self, max: int = 1, **options: Any) -> list[AsyncMessage]:
+        """See ``Node.receive``."""
+        return await self._node.receive(self.name, max, **options)
+
+
+class AsyncJournal:
+    """See ``Journal``. It is received from by its ``name``, as any queue is."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.inner = journal
+        self.name = journal.name
+
+    peek = awaited(Journal.peek)
+    purge = awaited(Journal.purge)
+
+
+class AsyncTransaction:
+    """``async with node.transaction()``: see ``Node.transaction``. It is of the task that began it, and of the tasks
+    that are begun in it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def __aenter__(self) -> Transaction:
+        return self._node.begin()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                await asyncio.to_thread(self._node.commit)
+        finally:
+            self._node.rollback()  # a thread has ended it in a context of its own
 
 
 class AsyncNode:
-    """See ``wsrm_mq.connect_async``. Transactions are of a thread, so there is none here: ``put_many`` is one."""
+    """See ``wsrm_mq.connect_async``: what is not written out is as ``Node`` has it, and awaited."""
 
     def __init__(self, node: Node) -> None:
-        self.node = node
+        self.inner = node
 
     async def __aenter__(self) -> AsyncNode:
         return self
@@ -180,23 +265,68 @@ class AsyncNode:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """See ``Node.close``."""
-        await asyncio.to_thread(self.node.close)
+    close = awaited(Node.close)
+    keys = awaited(Node.keys)
+    delete = awaited(Node.delete)
+    purge = awaited(Node.purge)
+    stats = awaited(Node.stats)
+    peek = awaited(Node.peek)
+    get = awaited(Node.get)
+    bind = awaited(Node.bind)
+    unbind = awaited(Node.unbind)
+    declare_topic = awaited(Node.declare_topic)
+    events = awaited(Node.events)
+    clients = awaited(Node.clients)
+    subscribe_durable = awaited(Node.subscribe_durable)
+    unsubscribe = awaited(Node.unsubscribe)
+    ack_at = awaited(Node.ack_at)
+    ack_many = awaited(Node.ack_many)
+    received = awaited(Node.received)
+    settle = awaited(Node.settle)
+    recover_express = awaited(Node.recover_express)
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name not in SAME:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        method = getattr(self.node, name)
+    async def declare(self, queue: str, **options: Any) -> QueuePolicy:
+        """See ``Node.declare``."""
+        return await asyncio.to_thread(self.inner.declare, queue, **options)
 
-        async def call(*args: Any, **options: Any) -> Any:
-            return await asyncio.to_thread(method, *args, **options)
+    async def put_many(self, queue: str, bodies: Iterable[object], **options: Any) -> list[int]:
+        """See ``Node.put_many``."""
+        return await asyncio.to_thread(self.inner.put_many, queue, bodies, **options)
 
-        return call
+    async def publish(self, topic: str, body: object, **options: Any) -> Published:
+        """See ``Node.publish``."""
+        return await asyncio.to_thread(self.inner.publish, topic, body, **options)
 
-    async def put(self, queue: str, body: object, **options: Any) -> int:
-        """See ``Node.put``. Puts that are awaited together share a commit; where there is no room it waits for none."""
-        return await asyncio.wrap_future(self.node.put(queue, body, wait=False, **options))
+    def transaction(self) -> AsyncTransaction:
+        """See ``Node.transaction``."""
+        return AsyncTransaction(self.inner)
+
+    async def dead(self, queue: str) -> AsyncDeadLetters:
+        """See ``Node.dead``."""
+        return AsyncDeadLetters(self, await asyncio.to_thread(self.inner.dead, queue))
+
+    async def journal(self, queue: str | None = None) -> AsyncJournal:
+        """See ``Node.journal``."""
+        return AsyncJournal(await asyncio.to_thread(self.inner.journal, queue))
+
+    async def replay(self, topic: str, **options: Any) -> AsyncIterator[Message]:
+        """See ``Node.replay``."""
+        found = await asyncio.to_thread(self.inner.replay, topic, **options)
+        while page := await asyncio.to_thread(lambda: list(islice(found, PAGE))):
+            for message in page:
+                yield message
+
+    @overload
+    async def put(self, queue: str, body: object, *, wait: Literal[True] = True, **options: Any) -> int: ...
+    @overload
+    async def put(self, queue: str, body: object, *, wait: Literal[False], **options: Any) -> asyncio.Future[int]: ...
+    async def put(self, queue: str, body: object, *, wait: bool = True, **options: Any) -> int | asyncio.Future[int]:
+        """See ``Node.put``. Puts that are awaited together share a commit; where there is no room it waits for none.
+        Without ``wait`` it answers a confirmation, which is awaited for the position."""
+        if wait and (self.inner.in_transaction or options.get("gone") == "wait"):
+            return await asyncio.to_thread(lambda: self.inner.put(queue, body, **options))
+        confirmation = asyncio.wrap_future(self.inner.put(queue, body, wait=False, **options))
+        return await confirmation if wait else confirmation
 
     async def receive(
         self, queue: str | Sequence[str], max: int = 1, *, wait: float = 0.0, **options: Any
@@ -204,41 +334,41 @@ class AsyncNode:
         """See ``Node.receive``."""
         deadline = time.monotonic() + wait
         while True:
-            woken, wake = _awaited()
-            self.node.doorbell.when_rung(wake)
-            found: Received = await asyncio.to_thread(self.node.receive, queue, max, **options)
+            woken, wake = wakeup()
+            self.inner.doorbell.when_rung(wake)
+            found: Received = await asyncio.to_thread(self.inner.receive, queue, max, **options)
             left = deadline - time.monotonic()
             if found or left <= 0:
                 return [AsyncMessage(one) for one in found]
             with suppress(TimeoutError):
-                await asyncio.wait_for(woken, min(left, _POLL_SECONDS))
+                async with asyncio.timeout(min(left, _POLL_SECONDS)):
+                    await woken
 
-    async def subscribe(self, queue: str | Sequence[str], **options: Any) -> AsyncSubscription:
+    async def subscribe(self, queue: str | Sequence[str] = (), **options: Any) -> AsyncSubscription:
         """See ``Node.subscribe``."""
-        return AsyncSubscription(self.node, await asyncio.to_thread(self.node.subscribe, queue, **options))
+        return AsyncSubscription(await asyncio.to_thread(self.inner.subscribe, queue, **options))
 
     async def consume(
         self,
-        queue: str | Sequence[str],
-        function: Callable[[AsyncMessage], Awaitable[object]],
+        queue: str | Sequence[str] = (),
+        function: Callable[[AsyncMessage], Awaitable[object]] | None = None,
         *,
         tasks: int = 1,
         **options: Any,
     ) -> AsyncConsumer:
         """Have ``function`` awaited with each message, in ``tasks`` tasks. See ``Node.consume``."""
+        called = callable_of(function)
         granted = {"max_backlog": tasks, **options, "is_parallel": True}
-        subscription = await asyncio.to_thread(self.node.subscribe, queue, **granted)
-        return AsyncConsumer(AsyncSubscription(self.node, subscription), function, tasks)
+        subscription = await asyncio.to_thread(self.inner.subscribe, queue, **granted)
+        return AsyncConsumer(AsyncSubscription(subscription), called, tasks)
 
 
-async def connect_async(
-    where: str | os.PathLike[str], name: str | None = None, *, auto_create: bool = True
-) -> AsyncNode:
+async def connect_async(where: str | os.PathLike[str], name: str | None = None, **options: Any) -> AsyncNode:
     """``connect`` for a program of asyncio."""
-    return AsyncNode(await asyncio.to_thread(lambda: Node(where, name, auto_create=auto_create)))
+    return AsyncNode(await asyncio.to_thread(lambda: connect(where, name, **options)))
 
 
-def _awaited() -> tuple[asyncio.Future[None], Callable[[], None]]:
+def wakeup() -> tuple[asyncio.Future[None], Callable[[], None]]:
     """A future of the running loop, and a function that ends it, which any thread may call."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()

@@ -17,6 +17,8 @@ class Leased(Protocol):
     def position(self) -> int: ...
     @property
     def lane(self) -> int | None: ...
+    @property
+    def fence(self) -> int | None: ...
 
 
 T = TypeVar("T", bound=Leased)
@@ -44,6 +46,11 @@ class Backlog(Generic[T]):
     def has_next(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def next(self) -> T | None:
+        """The first of those that wait."""
+        return self._waiting[0] if self._waiting else None
+
     def arrive(self, messages: Iterable[T]) -> None:
         self._waiting.extend(messages)
 
@@ -63,6 +70,11 @@ class Backlog(Generic[T]):
         """The message at ``position``, if the consumer has it."""
         return self._handed.get(position)
 
+    @property
+    def handed_over(self) -> list[int]:
+        """The positions of the messages that the consumer has."""
+        return list(self._handed)
+
     def drop(self, positions: Collection[int]) -> None:
         """The leases of these, which wait, are gone."""
         if positions:
@@ -72,10 +84,12 @@ class Backlog(Generic[T]):
         """The consumer has this one no longer; also of one that it never had."""
         self._handed.pop(position, None)
 
-    def group_returned(self, lane: int | None) -> None:
-        """The waiting part of an ordered group was given back with a message before it."""
+    def group_returned(self, lane: int | None, fence: int | None) -> None:
+        """The waiting part of an ordered group was given back with a message before it, which had the same ``fence``.
+        What was leased of it since then has another."""
         if lane is not None:
-            self._waiting = deque(message for message in self._waiting if message.lane != lane)
+            given_back = lane, fence
+            self._waiting = deque(one for one in self._waiting if (one.lane, one.fence) != given_back)
 
     def forget_ended(self, now: int) -> None:
         """The consumer has no longer what it did not settle within its lease."""

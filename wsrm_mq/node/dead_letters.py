@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from wsrm_mq.errors import NotFound
+from wsrm_mq.node.checks import check_positions
 from wsrm_mq.node.message import Message
-from wsrm_mq.queue import clearing, declaring
+from wsrm_mq.node.payload import stored
+from wsrm_mq.queue import clearing, declaring, editing
+from wsrm_mq.queue.adding import Put
 
 if TYPE_CHECKING:
-    from wsrm_mq.node.node import Node, Received
+    from wsrm_mq.node.consuming import Received
+    from wsrm_mq.node.node import Place
 
 
 class DeadLetters:
     """The dead letters of a queue. They lie in a queue of their own, ``name``, which is received from and looked into
     as any other."""
 
-    def __init__(self, node: Node, queue: str) -> None:
+    def __init__(self, node: Place, queue: str) -> None:
         self._node = node
         self._queue = queue
-        self.name = node.call(lambda tx: declaring.dead_letters(tx, queue))
+        self._places = [place for place, _names in node.places([queue])]
+        for place in self._places:
+            self.name = place.call(lambda tx: declaring.dead_letters(tx, queue))
 
     def peek(self, *, after: int = 0, limit: int = 50) -> list[Message]:
         """See ``Node.peek``."""
@@ -29,11 +37,47 @@ class DeadLetters:
         """See ``Node.receive``."""
         return self._node.receive(self.name, max, **options)
 
-    def redrive(self, positions: Sequence[int] | None = None, *, to: str | None = None) -> int:
+    def redrive(self, positions: Sequence[int] | None = None, *, to: str | None = None, reset: bool = True) -> int:
         """Put dead letters back into the queue that they came from, or another, as if they had never been tried; all of
-        them where no ``positions`` are given. Answers how many."""
-        return self._node.call(lambda tx: clearing.redrive_letters(tx, self.name, positions, to), wakes=True)
+        them where no ``positions`` are given. Answers how many. ``reset=False``: their failures and cancels count
+        on."""
+        self._check(positions)
+        return sum(
+            place.call(lambda tx: clearing.redrive_letters(tx, self.name, positions, to, reset=reset), wakes=True)
+            for place in self._places
+        )
+
+    def edit_and_redrive(self, position: int, /, body: object = None, *, to: str | None = None, **options: Any) -> int:
+        """Put a message in the place of a dead letter: with another ``body``, or with other ``options`` of ``put``; all
+        that is not named is as it was. Answers its position. Raises ``NotFound``, and ``NotAllowed`` for what a partner
+        has sent."""
+        self._check([position])
+        letter = self._node.get(self.name, position)
+        if letter is None:
+            raise NotFound(f"There is no dead letter at position {position} in {self.name}.")
+        one = edited(letter, body, options, now=self._node.store.clock(), client=self._node.name)
+        who = {"actor": clearing.ACTOR, "reason": clearing.REDRIVEN}
+        for place in self._places:
+            with suppress(NotFound):
+                return place.call(lambda tx: editing.edit_and_redrive(tx, position, one, to=to, **who), wakes=True)
+        raise NotFound(f"There is no dead letter at position {position} in {self.name}.")
 
     def discard(self, positions: Sequence[int] | None = None) -> int:
         """Give dead letters up; all of them where no ``positions`` are given. Answers how many."""
-        return self._node.call(lambda tx: clearing.discard_letters(tx, self.name, positions))
+        self._check(positions)
+        return sum(place.call(lambda tx: clearing.discard_letters(tx, self.name, positions)) for place in self._places)
+
+    def _check(self, positions: object) -> None:
+        self._node.refuse_in_transaction("What is redriven or discarded")
+        if positions is not None:
+            check_positions(positions)
+
+
+def edited(letter: Message, body: object, options: dict[str, Any], *, now: int, client: str | None) -> Put:
+    """The message in the place of a dead letter: ``options`` are those of ``put``, and all that is not named is as it
+    was; ``body`` too where it is ``None``. Raises ``ConfigurationError``."""
+    names = ("type", "properties", "priority", *(("content_type",) if body is None else ()))
+    as_it_was = {name: getattr(letter, name) for name in names}
+    if not letter.message_id.startswith("#"):
+        as_it_was["message_id"] = letter.message_id
+    return stored(letter.body if body is None else body, as_it_was | options, now=now, client=client)

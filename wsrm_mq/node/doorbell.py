@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from wsrm_mq.errors import StoreError
@@ -18,9 +17,8 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
 POLL_SECONDS: Final = 1.0
-WITNESS_SECONDS: Final = 5.0
 SOONEST_SECONDS: Final = 0.002
-PAUSE_SECONDS: Final = 0.005
+PAUSE_SECONDS: Final = 0.05
 """Between two looks at what time has ended, where others ring more often than that."""
 
 
@@ -40,7 +38,7 @@ class Doorbell:
         self._events = events
         self._rung = rung
         self._look = look
-        self._is_to_tell = False
+        self._is_to_tell = self._listens = False
         self._waiters: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._rings = 0
@@ -76,8 +74,17 @@ class Doorbell:
         for waiter in waiters:
             waiter()
 
+    def listen(self) -> bool:
+        """Have other processes ring here too, from now on; answers whether they did not before."""
+        is_new, self._listens = not self._listens, True
+        presence = self._store.presence
+        if presence is not None and is_new:
+            self._store.instances.listen(presence.name)
+        return is_new
+
     def when_rung(self, waiter: Callable[[], None]) -> None:
         """Have ``waiter`` called, once, when it rings next."""
+        self.listen()
         with self._changed:
             self._waiters.append(waiter)
 
@@ -97,11 +104,12 @@ class Doorbell:
     def tell(self) -> None:
         """Wake who waits, here and in other processes."""
         self.ring()
-        with suppress(StoreError):  # they look by themselves soon
-            self._store.wake(word=MAY_BE_READY)
+        self._store.ring()
 
     def wait(self, since: int, seconds: float) -> bool:
-        """Wait until it has rung more often than ``since``, or for so long; answers whether it has."""
+        """Wait until it has rung more often than ``since``, or for so long; answers whether it has, or may have."""
+        if self.listen():
+            return True
         with self._changed:
             return self._changed.wait_for(lambda: self._rings > since or self._stopping.is_set(), seconds)
 
@@ -109,7 +117,6 @@ class Doorbell:
         presence = self._store.presence
         assert presence is not None
         seconds = due = turned_at = looked_at = 0.0
-        witnessed_at = time.monotonic()
         while not self._stopping.is_set():
             try:
                 heard = presence.wait(seconds)
@@ -117,14 +124,11 @@ class Doorbell:
                     self.ring()
                 if self._is_to_tell:
                     self._is_to_tell = False
-                    self._store.wake(word=MAY_BE_READY)
+                    self._store.ring()
                 now = time.monotonic()
                 if now - looked_at >= POLL_SECONDS:
                     looked_at = now
                     self._look_around()
-                if now - witnessed_at >= WITNESS_SECONDS:
-                    witnessed_at = now
-                    self._store.bear_witness()
                 if heard and now < turned_at + PAUSE_SECONDS:
                     due = min(due, turned_at + PAUSE_SECONDS)
                 else:
@@ -132,7 +136,8 @@ class Doorbell:
                 seconds = min(max(0.0, due - time.monotonic()), self._look())
                 self._trouble.over()
             except StoreError as error:
-                self._trouble.tell(self._events, "watch.store_error", error)
+                if not error.lasts:  # that a keeper is gone is told once, as `express.lost`
+                    self._trouble.tell(self._events, "watch.store_error", error)
                 seconds = POLL_SECONDS
                 self._stopping.wait(POLL_SECONDS)
 
@@ -142,18 +147,9 @@ class Doorbell:
 
     def _turn(self) -> float:
         """End what is over; answers after how many seconds there is more to do."""
+        measured = self._store.believed.steady or self._store.clock
         with self._store.reader() as db:
-            measured = self._store.believed.steady or self._store.clock
-            reached = self._store.reached()
-            due = [
-                (db.execute(consuming.NEXT_WAIT, {"hold": "scheduled"}).fetchone()[0], self._store.clock()),
-                (db.execute(consuming.NEXT_WAIT, {"hold": "backoff"}).fetchone()[0], self._store.clock()),
-                (db.execute(consuming.NEXT_EXPIRY).fetchone()[0], reached),
-                (db.execute(consuming.NEXT_LANE_WAIT, {"now": self._store.clock()}).fetchone()[0], self._store.clock()),
-            ]
-            for _owner, *ends in db.execute(consuming.FIRST_ENDS):
-                due += ((end, measured()) for end in ends)
-        left = min((at - now for at, now in due if at is not None), default=1_000) / 1000
+            left = expiring.time_left(db, self._store.clock(), self._store.reached(), measured()) / 1000
         if left > 0:
             return max(SOONEST_SECONDS, min(left, POLL_SECONDS))
         ended = self._store.call(expiring.sweep)
@@ -163,6 +159,8 @@ class Doorbell:
     def _look_around(self) -> None:
         """Give back what the dead have leased."""
         self._store.stay_in_place()
+        if self._listens and self._store.presence is not None:  # its files may have been made again
+            self._store.instances.listen(self._store.presence.name)
         self._store.look_after()
         with self._store.reader() as db:
             holders = db.execute(consuming.HOLDERS).fetchall()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
+from wsrm_mq.errors import SubscriptionClosed
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.backlog import Backlog
 from wsrm_mq.node.batching import Batch
@@ -28,6 +31,13 @@ class Held:
     def position(self) -> int:
         return self.message.position
 
+    @property
+    def fence(self) -> int | None:
+        return self.message.lease.fence
+
+
+LAST: Final = 2**63
+
 
 class Flow:
     """The flow of one subscription; its methods may be called by any thread."""
@@ -48,27 +58,46 @@ class Flow:
         self.granted = granted
         self.wanted = wanted
         self.is_open = True
+        self.beside: tuple[Flow, ...] = ()
+        """Flows of the same consumer from other stores: together they have as much as was granted, but each has room
+        for one message, so that all can tell which comes first."""
         self.lost = 0
         """Acknowledgements that came when their leases had ended."""
         self._clock = clock
         self._events = events
         self._backlog: Backlog[Held] = Backlog(granted.backlog, granted.lease)
         self._batch = batch
-        self._busy: set[int] = set()
-        """Groups of which a message is being handled."""
+        self._busy: dict[int, int] = {}
+        """The messages of groups that are being handled, whatever became of their leases: position → group."""
         self._is_parallel = is_parallel
         self._error: BaseException | None = None
+        self.closed_by: str | None = None
+        """The cause of its end, in words; ``None``: it is open, or an error has ended it."""
         self._waiters: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     @property
     def load(self) -> Load:
-        return Load(self._backlog.unsettled, self.granted.backlog)
+        unsettled, granted = self._backlog.unsettled, self.granted.backlog
+        if not self.beside:
+            return Load(unsettled, granted)
+        others = sum(flow._backlog.unsettled for flow in self.beside)
+        return Load(min(unsettled + others, granted if unsettled else granted - 1), granted)
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The order of the message that is handed over next among those of other flows; the last where none is."""
+        with self._lock:
+            held = self._backlog.next
+            return (0, LAST) if held is None else (-held.message.priority, held.position)
 
     @property
     def is_starved(self) -> bool:
-        """A consumer waits, and there is no room: what is acknowledged has to be sent."""
-        return bool(self._waiters) and self._backlog.room <= 0
+        """A consumer waits, and nothing can come before what is acknowledged is sent: there is no room, or what comes
+        next lies behind that in its group."""
+        return bool(self._waiters) and (
+            self.load.room <= 0 or any(one.message.frees_others for one in self._batch.waiting)
+        )
 
     def due_at(self) -> int | None:
         """When the next acknowledgements or renewals are due, ms."""
@@ -80,40 +109,60 @@ class Flow:
         with self._lock:
             self._backlog.forget_ended(now)
             due = self._backlog.renewed_at
-            wants = self._backlog.room > 0 or self.is_starved or (due is not None and due <= now)
+            wants = self.load.room > 0 or self.is_starved or (due is not None and due <= now)
             return self._batch.is_due(now) or (self.is_open and wants)
 
     # the consumer
 
     def take(self, waiter: Callable[[], None] | None = None) -> Message | None:
-        """The next message; ``None`` where there is none now, or never again: see ``is_open``. Then ``waiter`` is
-        called once, when that has changed. Raises the error that ended the flow."""
+        """The next message; ``None`` where there is none now. Then ``waiter`` is called once, when that has changed.
+        Raises the error that ended the flow, and ``SubscriptionClosed``."""
         with self._lock:
-            held = self._backlog.hand_over(self._clock(), self._busy) if self.is_open else None
+            held = self._backlog.hand_over(self._clock(), self._busy.values()) if self.is_open else None
             if held is None:
-                if self._error is not None:
-                    raise self._error
-                if self.is_open and waiter is not None:
+                self.check_open()
+                if waiter is not None:
                     self._waiters.append(waiter)
                 return None
+            if held.message.is_barrier:
+                self._backlog.settled(held.position)
             if self._is_parallel and held.lane is not None:
-                self._busy.add(held.lane)
+                self._busy[held.position] = held.lane
             return held.message
+
+    def check_open(self) -> None:
+        """Raises the error that ended the flow, and ``SubscriptionClosed``."""
+        if self._error is not None:
+            raise self._error
+        if not self.is_open:
+            raise SubscriptionClosed(
+                f"The subscription to {', '.join(self.names)} is closed, by {self.closed_by}: more messages may be "
+                "there. `node.subscribe` begins another one."
+            )
+
+    def unwait(self, waiter: Callable[[], None]) -> None:
+        """``waiter`` is not to be called any more."""
+        with self._lock, suppress(ValueError):
+            self._waiters.remove(waiter)
 
     def acknowledge(self, message: Message) -> bool:
         """Put the acknowledgement of a message into the batch; answers whether that is due. Of one that is not here it
         is nothing."""
         with self._lock:
+            waiters, is_due = self._is_free(message), False
             held = self._held(message)
-            if held is None or held.is_acknowledged:
-                return False
-            held.is_acknowledged = True
-            now = self._clock()
-            self._batch.add(held, now)
-            waiters = self._is_free(held.lane)
-            is_due = self._batch.is_due(now) or self.is_starved
+            if held is not None and not held.is_acknowledged:
+                held.is_acknowledged = True
+                now = self._clock()
+                self._batch.add(held, now)
+                is_due = self._batch.is_due(now) or self.is_starved
         _call(waiters)
         return is_due
+
+    def handed_over(self) -> list[int]:
+        """The positions of the messages that the consumer has, acknowledged ones included that are not sent."""
+        with self._lock:
+            return self._backlog.handed_over
 
     def lasts(self, message: Message) -> bool:
         """Whether the message is here and its lease lasts, as far as this clock tells."""
@@ -138,8 +187,8 @@ class Flow:
             if held is not None:
                 self._backlog.settled(held.position)
             if held is not None and is_returned:
-                self._backlog.group_returned(held.lane)
-            waiters = [] if held is None else self._is_free(held.lane)
+                self._backlog.group_returned(held.lane, held.fence)
+            waiters = self._is_free(message)
         _call(waiters)
 
     def renewed(self, message: Message, until: int | None) -> None:
@@ -153,11 +202,9 @@ class Flow:
         held = self._backlog.handed(message.position)
         return held if held is not None and held.message is message else None
 
-    def _is_free(self, lane: int | None) -> list[Callable[[], None]]:
-        if lane not in self._busy:
-            return []
-        self._busy.discard(lane)
-        return self._all_waiters()
+    def _is_free(self, message: Message) -> list[Callable[[], None]]:
+        """The group of a message that was handled."""
+        return [] if self._busy.pop(message.position, None) is None else self._all_waiters()
 
     def late(self) -> None:
         """A settlement came when its lease had ended."""
@@ -169,10 +216,16 @@ class Flow:
                 self.lost += count
             self._events.tell("consumer.late", queue=", ".join(self.names), count=count)
 
-    def finish(self) -> None:
-        """Hand no other message over, and wake all who wait."""
+    def wake(self) -> None:
+        """Have all who wait look again."""
         with self._lock:
-            self.is_open = False
+            waiters = self._all_waiters()
+        _call(waiters)
+
+    def finish(self, by: str) -> None:
+        """Hand no other message over, and wake all who wait. ``by``: see ``closed_by``."""
+        with self._lock:
+            self.is_open, self.closed_by = False, self.closed_by or by
             waiters = self._all_waiters()
         _call(waiters)
 
@@ -208,6 +261,18 @@ class Flow:
                 one.leased_until = until
             self._backlog.drop([one.position for one in gone])
 
+    def begun_anew(self, granted: Granted) -> None:
+        """Its subscription was forgotten, with all that it had leased, and another one begun: all comes again. What
+        waits to be sent is too late."""
+        with self._lock:
+            self.granted = granted
+            self._backlog.leave()
+            self._busy.clear()
+            late = len(self._batch.take())
+            waiters = self._all_waiters()
+        self._lose(late)
+        _call(waiters)
+
     def arrive(self, held: Sequence[Held]) -> bool:
         """These are leased; answers whether they are taken: the flow is open."""
         with self._lock:
@@ -219,9 +284,10 @@ class Flow:
         return True
 
     def end(self, error: BaseException | None = None) -> tuple[list[Held], list[Held]]:
-        """No message is handed over any more; answers what is acknowledged and not sent, and what else is leased."""
+        """No message is handed over any more, ``error`` is raised instead; answers what is acknowledged and not sent,
+        and what else is leased."""
         with self._lock:
-            self.is_open, self._error = False, error
+            self.is_open, self._error = False, self._error or error
             acknowledged = self._batch.take()
             left = [one for part in self._backlog.leave() for one in part if not one.is_acknowledged]
             waiters = self._all_waiters()

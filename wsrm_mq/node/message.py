@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from wsrm_mq.errors import LeaseLost, OutOfOrder
+from wsrm_mq.errors import ConfigurationError, LeaseLost, OutOfOrder
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.settling import Lease, Settlement
 
@@ -16,6 +16,8 @@ Answer = Literal["ack", "cancel", "expire"]
 class Settles(Protocol):
     """Settles messages that were received: a node, or a subscription."""
 
+    @property
+    def home(self) -> object: ...
     def ack(self, messages: Sequence[Message], /) -> list[Settlement]: ...
     def release(self, messages: Sequence[Message], /) -> list[Settlement]: ...
     def nack(self, messages: Sequence[Message], error: object = ..., /) -> list[Settlement]: ...
@@ -43,7 +45,11 @@ class Message:
         last_error: str | None = None,
     ) -> None:
         seen = leased.seen
-        self._node = node
+        self._node = None if leased.is_barrier else node
+        self.is_barrier = leased.is_barrier
+        """Every subscription has it, it is not leased, and nothing that is done with it settles anything."""
+        self.frees_others = seen.number is not None or leased.queue.policy.barrier is not None or bool(seen.asks)
+        """Whether others may be ready once it is settled: those behind it in its group, a barrier, or a report."""
         self.lease = Lease(seen.position, seen.fence)
         self.queue = leased.queue.name
         """The queue that it is in."""
@@ -55,10 +61,16 @@ class Message:
         self.body = seen.body or b""
         self.topic = seen.topic
         self.content_type = seen.content_type
+        if seen.request != "{}" and self.content_type is None:
+            self.content_type = json.loads(seen.request).get("CONTENT_TYPE")
         self.properties: dict[str, Any] = {} if seen.properties is None else json.loads(seen.properties)
         self.priority = seen.priority
+        self.sequence = seen.sequence
+        """The identifier of the sequence that it came in from a SOAP client; ``None``: in none."""
         self.number = seen.number
-        """Its place in its ordered group; ``None``: it is in none."""
+        """Its place in that, or in its ordered group; ``None``: it is in none."""
+        self.lane = seen.lane
+        """The store's number of its ordered group; ``None``: it is in none."""
         self.received_at = seen.received_at / 1000
         self.deliveries = seen.deliveries
         """How often it was delivered, this time included."""
@@ -72,6 +84,11 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.position} of {self.queue}>"
+
+    @property
+    def home(self) -> object:
+        """The node in whose store it is; ``None``: it was only looked at."""
+        return None if self._node is None else self._node.home
 
     @property
     def redelivered(self) -> bool:
@@ -88,6 +105,8 @@ class Message:
             return self.release()
         if how == "expire":
             return self.expire()
+        if how != "ack":
+            raise ConfigurationError(f"`how` is {how!r}; it is one of {', '.join(get_args(Answer))}.")
         return None if self._node is None else self._node.ack([self])[0]
 
     def release(self) -> Settlement | None:

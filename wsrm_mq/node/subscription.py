@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
 
-from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.errors import KeeperGone, SubscriptionClosed
+from wsrm_mq.events.telling import Events
 from wsrm_mq.node.batching import Batch, batch_size
+from wsrm_mq.node.checks import check_seconds
 from wsrm_mq.node.flow import Flow, Held
-from wsrm_mq.node.message import Message
-from wsrm_mq.queue import declaring, filters, settling, subscribing
+from wsrm_mq.node.message import Message, Settles
+from wsrm_mq.queue import filters
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.subscribing import Granted, Terms
-from wsrm_mq.store.transaction import Transaction as Unit
+from wsrm_mq.store.filtering import Filter
 
-if TYPE_CHECKING:
-    from wsrm_mq.node.node import Node
+CATCH_UP_SECONDS: Final = 1.0
+"""While it catches up, a subscription that gets nothing asks so often whether it is through."""
 
 
 class Acknowledging(NamedTuple):
@@ -29,16 +33,60 @@ class Acknowledging(NamedTuple):
     is_parallel: bool = False
 
 
+class Supplies(Protocol):
+    """The supply of a node's consumers. ``clock``: ms of the clock of leases."""
+
+    @property
+    def clock(self) -> Callable[[], int]: ...
+    def ask(self) -> None: ...
+    def acknowledged(self, flow: Flow, message: Message) -> None: ...
+
+
+class Home(Settles, Protocol):
+    """The node that a subscription is of: what it asks where its messages are."""
+
+    @property
+    def telling(self) -> Events: ...
+    @property
+    def supply(self) -> Supplies: ...
+    @property
+    def in_transaction(self) -> bool: ...
+    def at_commit(self, told: Callable[[], object]) -> None: ...
+    def begun(self, names: Sequence[str], terms: Terms, acknowledging: Acknowledging) -> Subscription: ...
+    def send(self, acknowledged: Sequence[Held]) -> Future[list[Settlement]]:
+        """Have acknowledgements sent now."""
+
+    def last_missed(self, flow: Flow) -> int:
+        """The last position in the queues of a flow whose message is not settled."""
+
+    def is_behind(self, flow: Flow, last: int) -> bool:
+        """Whether a message is to come to a flow that lies at the position ``last`` or before it."""
+
+    def replace_filter(self, flow: Flow, filter: str | None) -> bool:
+        """Answers whether it is a durable subscription's, which collects what fits."""
+
+    def end(self, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
+        """End a subscription: send what is acknowledged, give back what is left."""
+
+    def forget(self, flow: Flow) -> None: ...
+
+
 class Subscription:
     """Made by ``Node.subscribe``. ``for message in subscription`` acknowledges each message when the next is asked for,
-    unless it was settled before, and ends when the subscription is closed by another thread. It settles its messages:
-    acknowledgements are sent in batches, all else at once."""
+    unless it was settled before, and ends when the subscription is closed meanwhile: ``closed_by`` says by whom. It
+    settles its messages: acknowledgements are sent in batches, all else at once."""
 
-    def __init__(self, node: Node, flow: Flow) -> None:
+    def __init__(self, node: Home, flow: Flow, terms: Terms, acknowledging: Acknowledging) -> None:
         self._node = node
-        self.events = node.events
+        self.terms = terms
+        self._acknowledging = acknowledging
+        self._beside: tuple[Subscription, ...] = ()
+        """Its parts for the express messages of its queues, which are in other stores."""
+        self.events = node.telling
         self.flow = flow
         self._current: Message | None = None
+        self._ahead: Message | None = None
+        """The first that came after what was missed."""
         self._is_closed = False
 
     def __enter__(self) -> Subscription:
@@ -60,20 +108,47 @@ class Subscription:
     @property
     def lost(self) -> int:
         """How many acknowledgements came when their leases had ended: those messages are delivered again."""
-        return self.flow.lost
+        return self.flow.lost + sum(one.flow.lost for one in self._beside)
+
+    @property
+    def closed_by(self) -> str | None:
+        """The call that closed it, and its thread. ``None``: it is open, or an error has ended it."""
+        return self.flow.closed_by
+
+    @property
+    def parts(self) -> tuple[Subscription, ...]:
+        """This one, and those to the express messages of its queues."""
+        return (self, *self._beside)
+
+    @property
+    def home(self) -> Home:
+        """The node in whose store its messages are."""
+        return self._node
+
+    def join(self, place: Home, queue: str) -> None:
+        """Get what ``place`` has of one of its queues too, unless it does already."""
+        beside = tuple(one for one in self._beside if one.flow.is_open)
+        if self.flow.is_open and not any((one.home, one.flow.names) == (place, (queue,)) for one in beside):
+            beside += (place.begun([queue], self.terms, self._acknowledging),)
+        if beside != self._beside:
+            self._beside = beside
+            for one in self.parts:
+                one.flow.beside = tuple(other.flow for other in self.parts if other is not one)
+            self.flow.wake()
 
     def __iter__(self) -> Subscription:
+        self.flow.check_open()
         return self
 
     def __next__(self) -> Message:
-        message = self.next()
-        if message is None:
-            raise StopIteration
-        return message
+        with suppress(SubscriptionClosed):
+            if (message := self.next()) is not None:
+                return message
+        raise StopIteration
 
     def next(self, timeout: float | None = None) -> Message | None:
         """Acknowledge the message before, and wait for the next one, ``timeout`` seconds at most. ``None``: none has
-        come, or the subscription is closed."""
+        come. Raises ``SubscriptionClosed``."""
         last, self._current = self._current, None
         if last is not None:
             self.acknowledge(last)
@@ -81,54 +156,128 @@ class Subscription:
         return self._current
 
     def take(self, timeout: float | None = None) -> Message | None:
-        """Wait for a message, and acknowledge none."""
+        """Wait for a message, and acknowledge none. See ``next``."""
+        if (ahead := self.ahead()) is not None:
+            return ahead
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             woken = threading.Event()
-            message = self.flow.take(woken.set)
+            message = self.hand_over(woken.set)
             if message is not None and message.redelivered:
-                self._send_before()
-            if message is not None or not self.flow.is_open:
+                for one in self.parts:
+                    one._send_before()
+            if message is not None:
                 return message
-            self._node.supply.ask()
+            self.ask()
             left = None if deadline is None else deadline - time.monotonic()
-            if (left is not None and left <= 0) or not woken.wait(left):
+            is_woken = (left is None or left > 0) and woken.wait(left)
+            self.unwait(woken.set)
+            if not is_woken:
                 return None
+
+    def ahead(self) -> Message | None:
+        """The message that ended ``catch_up``, once: it is the next."""
+        ahead, self._ahead = self._ahead, None
+        return ahead
+
+    def hand_over(self, waiter: Callable[[], None]) -> Message | None:
+        """The next message, of those that are here and beside the one that comes first; ``None`` where there is none
+        now. Then ``waiter`` is called once, when that has changed. Raises ``SubscriptionClosed``."""
+        if not self._beside or not self.flow.is_open:
+            return self.flow.take(waiter)
+        flows = sorted((one.flow for one in self.parts if one.closed_by is None), key=lambda flow: flow.first)
+        for flow in flows:
+            message = flow.take()
+            if message is not None:
+                return message
+        for flow in flows:
+            message = flow.take(waiter)
+            if message is not None:
+                return message
+        return None
+
+    def unwait(self, waiter: Callable[[], None]) -> None:
+        """``waiter`` waits no longer."""
+        for one in self.parts:
+            one.flow.unwait(waiter)
+
+    def ask(self) -> None:
+        """There may be something to send or to lease."""
+        for one in self.parts:
+            one.home.supply.ask()
+
+    def catch_up(self) -> Iterator[Message]:
+        """The messages that were there when this is called, each acknowledged when the next is asked for; they end when
+        no more of them can come, and raise ``SubscriptionClosed`` where it is closed before. Then those that came
+        meanwhile are next, with no gap and no repeat: ``for message in subscription`` goes on with them."""
+        return self._up_to(self.last_missed())
+
+    def _up_to(self, last: int) -> Iterator[Message]:
+        while True:
+            message = self.next(timeout=0)
+            if (message is None or message.position > last) and not self.is_behind(last):
+                self._current, self._ahead = None, message
+                return
+            message = message or self.next(timeout=CATCH_UP_SECONDS)
+            if message is not None:
+                yield message
+
+    def last_missed(self) -> int:
+        """The last position in its queues whose message is not settled."""
+        return self._node.last_missed(self.flow)
+
+    def is_behind(self, last: int) -> bool:
+        """Whether a message is to come that lies at the position ``last`` or before it."""
+        return self._node.is_behind(self.flow, last)
 
     def _send_before(self) -> None:
         """Send what was acknowledged before a message that comes again: should its consumer die of it, as it perhaps
-        did before, no other one is taken for the cause."""
+        did before, no other one is taken for the cause. And before one of a group that does not wait for its batch: it
+        is not settled before those that lie before it."""
         acknowledged = self.flow.to_send(at_once=True)
         if acknowledged:
-            leases = [one.message.lease for one in acknowledged]
-            answers = self._node.call(lambda tx: settling.ack(tx, leases), keep=True)
+            answers: list[Settlement] = []
+            with suppress(KeeperGone):  # those that it kept are gone with it
+                answers = self._node.send(acknowledged).result()
             self.flow.sent(acknowledged, answers.count(Settlement.LOST))
             self._node.supply.ask()
 
+    def send_last(self) -> list[Future[list[Settlement]]]:
+        """See ``node.at_exit``. What is express is sent by its own place."""
+        acknowledged = self.flow.to_send(at_once=True)
+        return [self._node.send(acknowledged)] if acknowledged else []
+
     def acknowledge(self, message: Message) -> None:
         """It is taken: that is sent with its batch. Of one that was settled it is nothing."""
-        self._node.supply.acknowledged(self.flow, message)
+        for one in self.parts:
+            one.home.supply.acknowledged(one.flow, message)
 
     def replace(self, filter: str | None) -> None:
-        """From now on messages come that fit ``filter``; those that are leased stay so."""
+        """From now on messages come that fit ``filter``; those that are leased stay so. A durable subscription collects
+        what fits it from now on, and what it has stays."""
+        self.flow.check_open()
         wanted = None if filter is None else filters.parse(filter)
-        self._node.call(lambda tx: subscribing.replace_filter(tx, self.key, filter))
-        self.flow.wanted = wanted
-        self._node.supply.ask()
+        if not self._node.replace_filter(self.flow, filter):
+            self.terms = self.terms._replace(filter=filter)
+            self.flow.wanted = wanted
+            self._node.supply.ask()
+        for one in self._beside:
+            one.replace(filter)
 
-    def close(self) -> None:
-        """Send the acknowledgements that wait; give back, uncounted, what was not acknowledged."""
+    def close(self, *, by: str = "its `close`") -> None:
+        """Send the acknowledgements that wait; give back, uncounted, what was not acknowledged. ``by``: what is told of
+        it to those who wait."""
         self._node.forget(self.flow)
+        self.flow.finish(f"{by} in the thread {threading.current_thread().name}")
         acknowledged, left = self.flow.end()
+        for one in self._beside:
+            with suppress(KeeperGone):
+                one.close(by=by)
         if not self._is_closed:
             self._is_closed = True
-            self._node.call(lambda tx: self._end(tx, acknowledged, left), wakes=True, keep=True)
-
-    def _end(self, tx: Unit, acknowledged: list[Held], left: list[Held]) -> None:
-        settling.ack(tx, [one.message.lease for one in acknowledged])
-        settling.hand_back(tx, [one.message.lease for one in left])
-        rows = [row for name in self.flow.names if (row := tx.queue_row(name)) is not None]
-        subscribing.unsubscribe(tx, [declaring.Declared(*row) for row in rows], self.flow.granted)
+            self._node.end(self.flow, acknowledged, left)
 
     # its messages, which are settled by it
 
@@ -159,12 +308,16 @@ class Subscription:
 
     def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
         answers = self._node.renew(messages, self._lease if lease is None else lease)
+        self.renewed(messages, lease)
+        return answers
+
+    def renewed(self, messages: Sequence[Message], lease: float | None = None) -> None:
+        """The leases of these have begun anew in the store, for ``lease`` seconds or as long as its own."""
         seconds = self._lease if lease is None else lease
         for one in messages:
             if seconds is not None:
                 self.flow.renewed(one, self._node.supply.clock() + round(seconds * 1000))
                 one.leased_until = time.time() + seconds
-        return answers
 
     @property
     def _lease(self) -> float | None:
@@ -180,41 +333,29 @@ class Subscription:
     ) -> list[Settlement]:
         if any(self.flow.is_acknowledged(one) for one in messages):
             return [Settlement.ALREADY_SETTLED] * len(messages)
+        if any(one.number is not None for one in messages):
+            self._send_before()
         if self._node.in_transaction:
             answers = verb(messages)
-            self._node.at_commit(lambda: self._gone(messages, is_returned=is_returned))
+            self._node.at_commit(lambda: self.gone(messages, is_returned=is_returned))
             return answers
         try:
             return verb(messages)
         finally:
-            self._gone(messages, is_returned=is_returned)
+            self.gone(messages, is_returned=is_returned)
 
-    def _gone(self, messages: Sequence[Message], *, is_returned: bool) -> None:
+    def gone(self, messages: Sequence[Message], *, is_returned: bool) -> None:
+        """Its consumer has these no longer: they are settled in the store. ``is_returned``: they have gone back, and
+        their groups behind them."""
         for one in messages:
             self.flow.settled(one, is_returned=is_returned)
         self._node.supply.ask()
 
 
-def begin(
-    node: Node,
-    names: Sequence[str],
-    terms: Terms,
-    acknowledging: Acknowledging,
-    *,
-    auto_create: bool,
+def flow_of(
+    node: Home, names: Sequence[str], granted: Granted, wanted: Filter | None, acknowledging: Acknowledging
 ) -> Flow:
-    """Begin a subscription in the store; answers its flow, which is empty. Raises ``ConfigurationError`` for terms that
-    cannot be, and ``QueueBusy``."""
-    if terms.max_backlog < 1:
-        raise ConfigurationError(f"`max_backlog` is {terms.max_backlog}; it is at least 1.")
-    if not names:
-        raise ConfigurationError("A subscription has at least one queue.")
-    wanted = None if terms.filter is None else filters.parse(terms.filter)
-
-    def verb(tx: Unit) -> Granted:
-        found = [declaring.found(tx, one, auto_create=auto_create) for one in names]
-        return subscribing.subscribe(tx, found, terms)
-
-    granted = node.call(verb)
+    """The flow of a subscription that was granted: it is empty."""
     batch: Batch[Held] = Batch(batch_size(acknowledging.batch, granted.backlog), acknowledging.timeout)
-    return Flow(names, granted, batch, wanted, node.supply.clock, node.events, is_parallel=acknowledging.is_parallel)
+    is_parallel = acknowledging.is_parallel
+    return Flow(names, granted, batch, wanted, node.supply.clock, node.telling, is_parallel=is_parallel)

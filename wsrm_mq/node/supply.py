@@ -12,19 +12,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from wsrm_mq.errors import StoreError, StoreUnavailable, WSRMError
+from wsrm_mq.errors import StoreError, StoreUnavailable, UnknownQueue, WSRMError
 from wsrm_mq.node.flow import Flow, Held
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load, shares
-from wsrm_mq.queue import settling
+from wsrm_mq.queue import declaring, settling
 from wsrm_mq.queue.declaring import Declared, declared
-from wsrm_mq.queue.leasing import Leased, Request, count_ready, lease
+from wsrm_mq.queue.leasing import Leased, Request, barriers_for, count_ready, lease
 from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.subscribing import OTHER_LOADS
 from wsrm_mq.store.transaction import Transaction
 
 SOON_SECONDS: Final = 1.0
+LEFT_SECONDS: Final = 0.1
+"""How long a message is left to a consumer of another process that has the smaller part of its backlog in use."""
 
 
 class Renewed(NamedTuple):
@@ -54,12 +57,14 @@ class Supply:
         message_of: Callable[[Flow, Leased, int], Message],
         nudge: Callable[[], None],
         settled: Callable[[], None],
+        tell: Callable[[], None],
     ) -> None:
-        """``settled`` is told when acknowledgements have made room."""
+        """``settled`` is told when acknowledgements have made room. ``tell`` wakes who waits, in whatever process."""
         self._store = store
         self._message_of = message_of
         self._nudge = nudge
         self._settled = settled
+        self._tell = tell
         self.clock: Callable[[], int] = store.believed.steady or store.clock
         self._flows: list[Flow] = []
         self._lock = threading.Lock()
@@ -67,6 +72,8 @@ class Supply:
         self._looks_at = 0
         """When the watch looks next, ms."""
         self._turns = 0
+        self._left_at: int | None = None
+        """When a message was left to other processes that none has leased since, ms; ``None``: there is none."""
 
     @property
     def flows(self) -> list[Flow]:
@@ -105,6 +112,20 @@ class Supply:
         if due_at is not None and due_at < self._looks_at:
             self._looks_at = due_at
             self._nudge()
+
+    def rung(self) -> None:
+        """Another process may have made something ready: ask, where there is room for it. Of many that are told of one
+        message one leases it, and the others do not keep it waiting."""
+        wanted = {name for flow in self._flows if flow.load.room for name in flow.names}
+        try:
+            with self._store.reader() as db:
+                now = self._store.reached()
+                queues = [declaring.read(db, name) for name in wanted]
+                is_ready = any(one.policy.barrier or count_ready(db, one, None, now, most=1) for one in queues)
+        except WSRMError:
+            is_ready = True  # a turn tells the consumer
+        if is_ready:
+            self.ask()
 
     def ask(self) -> None:
         """There may be something to send or to lease."""
@@ -159,11 +180,22 @@ class Supply:
         try:
             at = self._turns % len(names)
             found = [declared(tx, name) for name in (*names[at:], *names[:at])]
+        except UnknownQueue as error:
+            deleted = UnknownQueue(
+                f"{error} It was deleted, or unsubscribed, while it was consumed; what an operator did is in `wsrm-mq "
+                "audit list`."
+            )
+            turn.failed.update(dict.fromkeys(rivals, deleted))
+            return
         except WSRMError as error:
             turn.failed.update(dict.fromkeys(rivals, error))
             return
+        if len(found) == 1:
+            for flow in rivals:
+                turn.leased.setdefault(flow, []).extend(barriers_for(tx, found[0], flow.granted.key))
+        others = self._others(tx, found[0])
         while any(load.room for load in loads):
-            parts = self._parts(tx, found, loads)
+            parts = self._parts(tx, found, loads, others)
             if not any(parts):
                 return
             for index, (flow, part) in enumerate(zip(rivals, parts, strict=True)):
@@ -174,11 +206,33 @@ class Supply:
                 is_through = len(got) < part
                 loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
 
-    def _parts(self, tx: Transaction, found: list[Declared], loads: list[Load]) -> list[int]:
-        if sum(load.room > 0 for load in loads) == 1:
+    def _others(self, tx: Transaction, queue: Declared) -> list[Load]:
+        """The loads of the consumers in other processes, where the queue is shared by them: what is left to one that
+        does not lease it is shared without them."""
+        if queue.policy.fairness != "proportional":
+            return []
+        is_over = self._left_at is not None and tx.measured - self._left_at >= LEFT_SECONDS * 1000
+        self._left_at = None if is_over else self._left_at
+        which = {"queue": queue.key, "instance": tx.instance}
+        return [] if is_over else [Load(*row) for row in tx.execute(OTHER_LOADS, which).fetchall()]
+
+    def _parts(self, tx: Transaction, found: list[Declared], loads: list[Load], others: list[Load]) -> list[int]:
+        """How many messages each of this process leases, where those of others get their share too."""
+        if not others and sum(load.room > 0 for load in loads) == 1:
             return [load.room for load in loads]
-        ready = sum(count_ready(tx, queue, None, tx.reached) for queue in found)
-        return shares(found[0].policy.fairness, loads, ready, self._turns)
+        most = sum(load.room for load in (*loads, *others))
+        ready = sum(count_ready(tx, queue, None, tx.reached, most) for queue in found)
+        parts = shares(found[0].policy.fairness, [*loads, *others], ready, self._turns)
+        mine = parts[: len(loads)]
+        is_left = sum(mine) < min(ready, sum(load.room for load in loads))
+        if not is_left:
+            self._left_at = None
+        elif self._left_at is None:
+            self._left_at = tx.measured
+            timer = threading.Timer(LEFT_SECONDS + 0.01, self.ask)
+            timer.daemon = True
+            timer.start()
+        return mine
 
     # when it is committed
 
@@ -195,6 +249,11 @@ class Supply:
                 self._under_way, again = False, self._again and error is None
         if sent and error is None:
             self._settled()
+        if turn is not None and (
+            any(held.message.frees_others for found in sent.values() for held in found)
+            or any(one.is_barrier or one.is_told for leased in turn.leased.values() for one in leased)
+        ):
+            self._tell()
         if again:
             self.ask()
 

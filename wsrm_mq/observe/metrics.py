@@ -90,7 +90,7 @@ METRICS: Final = (
         "wsrm_messages_delivered_total",
         "counter",
         ("endpoint",),
-        "Messages that the application has taken",
+        "Messages that the application has taken, or a consumer has acknowledged",
         _counts("delivered"),
     ),
     Metric(
@@ -105,7 +105,7 @@ METRICS: Final = (
         "counter",
         ("endpoint", "fault"),
         "Attempts that failed: exception, http_error, soap_fault, answered_with_fault, refused, unstorable, not_sent, "
-        "not_told, never_answered, holder_died, broke_off",
+        "not_told, never_answered, nacked, holder_died, broke_off",
         _labelled("failed"),
     ),
     Metric(
@@ -128,6 +128,27 @@ METRICS: Final = (
         ("event",),
         "Events told, by name; see the table of events",
         lambda scrape: (((one.label,), one.value) for one in scrape.counts if one.name == "event"),
+    ),
+    Metric(
+        "wsrm_messages_put_total",
+        "counter",
+        ("queue",),
+        "Messages that came into a queue that programs consume; what they acknowledge is delivered",
+        _counts("put"),
+    ),
+    Metric(
+        "wsrm_queue_messages",
+        "gauge",
+        ("queue",),
+        "Messages of a queue that programs consume that are not settled",
+        _by_queue(lambda scrape: {one.queue: one.messages for one in scrape.at.consumed}),
+    ),
+    Metric(
+        "wsrm_queue_next_age_seconds",
+        "gauge",
+        ("queue",),
+        "Age of the message that its next consumer gets; 0 where none is ready",
+        lambda scrape: (((one.queue,), one.waited(scrape.now) / 1000) for one in scrape.at.consumed),
     ),
     Metric(
         "wsrm_sequences",
@@ -260,7 +281,7 @@ def _summed(metric: Metric, scrape: Scrape) -> dict[tuple[str, ...], float]:
     """The samples; those of queues that are not told apart are one."""
     total: dict[tuple[str, ...], float] = {}
     for labels, value in metric.samples(scrape):
-        if metric.labels[:1] == ("endpoint",) and labels[0]:
+        if metric.labels[:1] in (("endpoint",), ("queue",)) and labels[0]:
             labels = (scrape.endpoint(labels[0]), *labels[1:])
         total[labels] = total.get(labels, 0.0) + value
     return total

@@ -1,7 +1,7 @@
 """The addresses that may be sent to: public ones of http and https, and those that are configured.
 
-A name is resolved once for a connection, and what that answers is what is judged and connected to: a name server that
-answers otherwise a moment later leads nowhere. What no answer could admit is not asked for.
+A name is resolved once for a connection, and the answered addresses are the ones that are judged and connected to: a
+name server that answers otherwise a moment later leads nowhere. A name that no answer could admit is not looked up.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def _is_name(entry: str) -> bool:
 
 
 def check_url(url: str, allowed: Allowed, look_up: LookUp) -> None:
-    """Raises ``NotAllowed`` for what nothing is sent to: no address of http or https, one without a host, or one that
-    leads into a private network, or to this machine, and is not ``allowed``. ``look_up`` says what a host's name stands
-    for; what it raises that is no ``OSError`` is raised."""
+    """Raises ``NotAllowed`` for a URL that nothing is sent to: no address of http or https, one without a host, or one
+    that leads into a private network, or to this machine, and is not ``allowed``. ``look_up`` answers the addresses of
+    a host's name; its errors that are no ``OSError`` are raised."""
     parts = _parsed(url)
     if parts.scheme not in _PORTS or not parts.host or parts.auth is not None:
         raise NotAllowed(f"{url}: is no address that can be sent to; write http://host/path or https://host/path.")
@@ -144,8 +144,8 @@ def _is_below(url: Url, prefix: Url) -> bool:
 
 
 def _climbs(path: str) -> bool:
-    """``parse_url`` has taken ``..`` out of paths. Servers decode once more, take a backslash for a slash, and what
-    follows a semicolon for no part of the name."""
+    """Whether a path may climb above itself. ``parse_url`` has taken ``..`` out of it. Servers decode once more, take a
+    backslash for a slash, and a semicolon for the end of a name."""
     for _ in range(_CODED):
         try:
             decoded = unquote(path, errors="strict")

@@ -13,6 +13,7 @@ from wsrm_mq.queue.arrival import Arrival, MessageReceipt, find, look_around
 from wsrm_mq.queue.ending import apply_step, bury, step_of
 from wsrm_mq.queue.outbound import give_number
 from wsrm_mq.queue.ownership import move_past, take
+from wsrm_mq.queue.pulling import count_arrived, expiry, lack_in_queue
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
@@ -21,6 +22,7 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
+from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane, SequenceRecord
@@ -124,7 +126,8 @@ def accepted_into(
     if receipt.claim is not None:
         receipt.runs_here = is_head
     elif accepted is not None:
-        receipt.runs_here = lane.owner == tx.instance and receipt.outcome == "accepted"
+        is_run = lane.owner == tx.instance and not lane.is_consumed
+        receipt.runs_here = is_run and receipt.outcome == "accepted"
     receipt.partner = lane.partner
     receipt.at_most_once = lane.assurance is DeliveryAssurance.AT_MOST_ONCE
     if arrival.waits and not receipt.settled and lane.owner is None:
@@ -133,13 +136,15 @@ def accepted_into(
 
 def _lack_of_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, step: Step) -> str | Outgrew:
     """Why there is no room for what ``step`` would accept; empty: there is."""
-    number, room = arrival.header.number, arrival.policy.room
+    number, room, before = arrival.header.number, arrival.policy.room, record.value
     is_held = number >= step.sequence.limit
     lack: str | Outgrew = ""
     if is_held or room.max_store is not None:
         lack = lack_of_room(tx, record, number, arrival.body.size, held=is_held, room=room)
     if not lack and room.max_per_connection is not None:
         lack = _lack_on_connection(tx, record, arrival)
+    if not lack and record.is_consumed and not arrival.wants_reply and not (record.held and number == before.expected):
+        lack = lack_in_queue(tx, arrival)  # what fills a gap is taken: what is behind it could never leave
     return lack
 
 
@@ -173,6 +178,7 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
         tx.write_body(message, body.size, body.open())
     discarded = None if disposition is Disposition.LATE_REFUSED else disposition
     is_loose = isinstance(lane, LooseEntry)
+    is_consumed = lane.is_consumed and not arrival.wants_reply and not discarded
     position = tx.add_entry(
         {
             "id": message,
@@ -186,8 +192,12 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
             "outcome": "discarded" if discarded else None,
             "reason": discarded.value if discarded else None,
             "settled_at": tx.now if discarded else None,
+            "priority": DEFAULT_PRIORITY if is_consumed else None,
+            "expires_at": expiry(tx, arrival) if is_consumed else None,
         }
     )
+    if is_consumed:
+        count_arrived(tx, arrival, message)
     if discarded is not None:
         if lane.cursor == number:
             move_past(tx, lane, number)

@@ -130,6 +130,8 @@ class Receipt:
     """The end of an offered sequence, told from here: on the response, or at its endpoint."""
     faults_to: EndpointReference | None = None
     """Where a fault about the sequence is sent; ``None``: it leaves on the response."""
+    is_consumed: bool = False
+    """Consumers lease the lane that it is about: something may be ready for them."""
     needs_watch: bool = False
     """Another instance runs the sequence, or died while it did; or a tail has to be moved to the dead letters."""
 
@@ -223,6 +225,8 @@ def find(tx: Transaction, sender: Sender, identifier: str, receipt: Receipt) -> 
 def look_around(tx: Transaction, lane: Lane, receipt: Receipt) -> None:
     """Put down what is to be done about the lane once this is committed."""
     receipt.lane = lane.id
-    receipt.needs_watch = receipt.needs_watch or lane.discarding or lane.owner not in (None, tx.instance)
+    receipt.is_consumed = lane.is_consumed
+    is_run_elsewhere = lane.owner not in (None, tx.instance) and not lane.is_consumed
+    receipt.needs_watch = receipt.needs_watch or lane.discarding or is_run_elsewhere
     if isinstance(lane, SequenceRecord):
         receipt.faults_to = lane.acks_to

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import QueueBusy
 from wsrm_mq.queue import settling
 from wsrm_mq.queue.dead_letters import BY_OPERATOR, redrive
-from wsrm_mq.queue.declaring import Declared, declared
-from wsrm_mq.queue.leaving import Standing, free_lane, lane_of, put_aside, standing
+from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.queue.leaving import Standing, free_lane, holder_of, lane_of, put_aside, standing
 from wsrm_mq.queue.ownership import move_past
 from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.put import put_before
+from wsrm_mq.queue.reporting import left
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.store import consuming, queues, topics
 from wsrm_mq.store.filtering import Filter, fits
-from wsrm_mq.store.pruning import FREE_BODIES
+from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.transaction import Transaction, as_json
 
 PIECE: Final = 500
@@ -39,13 +40,27 @@ class Cleared(NamedTuple):
     skipped: int = 0
 
 
-def settle_where(tx: Transaction, queue: Declared, wanted: Filter, action: str) -> Cleared:
+def together(parts: Iterable[Cleared]) -> Cleared:
+    """Sum up the results of several acts."""
+    found = list(parts)
+    return Cleared(sum(one.settled for one in found), sum(one.skipped for one in found))
+
+
+def settle_where(
+    tx: Transaction, queue: Declared, wanted: Filter, action: str, own: Container[int] | None = None
+) -> Cleared:
     """Settle what fits a filter, delivered or not, by one of ``ACTIONS``. What others have leased is skipped, unless
-    the queue's leasing is ``sublet``."""
+    the queue's leasing is ``sublet``. ``own``: the positions of what is leased here by the one who asks, ``None``: all
+    that is."""
     verb = _ACTIONS[action]
     settled = skipped = 0
     for positions in _positions(tx, queue, wanted, 0, _LAST):
-        mine = {one.position: one.fence for one in standing(tx, positions).values() if one.owner == tx.instance}
+        holders = {one.position: holder_of(tx, one) for one in standing(tx, positions).values()}
+        mine = {
+            position: fence
+            for position, (owner, fence) in holders.items()
+            if owner == tx.instance and (own is None or position in own)
+        }
         answers = verb(tx, [Lease(position, mine.get(position)) for position in positions])
         count = sum(answer is Settlement.SETTLED for answer in answers)
         settled, skipped = settled + count, skipped + len(answers) - count
@@ -60,22 +75,25 @@ def purge(
     settled = skipped = 0
     for positions in _positions(tx, queue, None, lower, _LAST if upper is None else upper):
         for one in standing(tx, positions).values():
-            is_leased = one.owner is not None or (one.lane is not None and lane_of(tx, one).owner is not None)
-            if is_leased:
+            owner, _fence = holder_of(tx, one)
+            if owner is not None:
                 skipped += 1
             else:
-                _purge(tx, one, reason)
+                purge_one(tx, one, reason)
                 settled += 1
     return Cleared(settled, skipped)
 
 
-def redrive_letters(tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None) -> int:
-    """Put dead letters back into the queue that they came from, or into ``to``, to be tried as if for the first time;
-    those of a wrapped service are delivered to that again. Answers how many."""
-    key = None if to is None else declared(tx, to).key
-    return _each_letter(
-        tx, letters, positions, lambda one: redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN, to=key)
-    )
+def redrive_letters(
+    tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None, *, reset: bool
+) -> int:
+    """Put dead letters back into the queue that they came from, or into ``to``; those of a wrapped service are
+    delivered to that again. Answers how many. See ``redrive``."""
+
+    def again(one: Standing) -> None:
+        redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN, to=to, reset=reset)
+
+    return _each_letter(tx, letters, positions, again)
 
 
 def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None) -> int:
@@ -110,9 +128,15 @@ def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:
     one = None if position is None else standing(tx, [position]).get(position)
     if one is None:
         return Settlement.UNKNOWN
-    lane = None if one.lane is None else lane_of(tx, one)
-    owner, fence = (one.owner, one.fence) if lane is None else (lane.owner, lane.fence)
+    owner, fence = holder_of(tx, one)
     return settling.ack(tx, [Lease(one.position, None if owner is None else fence)])[0]
+
+
+def ack_many(tx: Transaction, queue: Declared, positions: list[int]) -> list[Settlement]:
+    """Settle the messages at positions of a queue as taken, in no lease's name."""
+    here = {at for at, one in standing(tx, positions).items() if one.queue == queue.key}
+    answers = iter(settling.ack(tx, [Lease(at) for at in positions if at in here]))
+    return [next(answers) if at in here else Settlement.UNKNOWN for at in positions]
 
 
 def leave(tx: Transaction) -> bool:
@@ -160,16 +184,19 @@ def _take_all_back(tx: Transaction, queue: Declared) -> None:
         tx.execute(consuming.GIVE_BACK, {"keys": as_json(positions)})
 
 
-def _purge(tx: Transaction, one: Standing, reason: str) -> None:
+def purge_one(tx: Transaction, one: Standing, reason: str) -> None:
+    """Give up a message that is not leased: its outcome is ``purged``."""
     lane = lane_of(tx, one)
     tx.execute(consuming.PURGE, {"keys": as_json([one.position]), "reason": reason, "now": tx.now})
     if one.stored_policy is not None:
         tx.add_unsettled(one.queue, -1, -one.size)
+    if one.asks:
+        left(tx, one.position, one.message, one.size, one.asks, "purged", reason)
     tx.ledger("purged", lane, number=one.number, position=one.position, reason=reason)
     if one.number is not None:
+        lane.name(one.number, tx.now)
         move_past(tx, lane, one.number)
-    if not one.policy.retain:
-        tx.execute(FREE_BODIES, (as_json([one.message]),))
+    tx.execute(FREE_TAKEN, {"keys": as_json([one.message]), "now": tx.now})
 
 
 def _positions(tx: Transaction, queue: Declared, wanted: Filter | None, lower: int, upper: int) -> Iterator[list[int]]:

@@ -14,7 +14,8 @@ from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import CreateReceipt, Sender
 from wsrm_mq.queue.ending import apply_step, step_of
 from wsrm_mq.queue.outbound import spoken_of
-from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.policy import Mode, QueuePolicy
+from wsrm_mq.queue.pulling import endpoint_queue
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused
@@ -97,8 +98,9 @@ def _create(
     )
     value = grant(request, terms, tx.now, policy.max_expires)
     record = SequenceRecord.begin(
-        tx.queue(sender.queue),
+        endpoint_queue(tx, sender.queue, policy),
         value,
+        is_consumed=policy.mode is Mode.PULL,
         principal=sender.principal,
         peer=sender.peer,
         partner=sender.partner,

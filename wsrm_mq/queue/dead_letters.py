@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.queue.declaring import declared
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
+from wsrm_mq.queue.pulling import goes_to_consumers
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
 from wsrm_mq.store import consuming, entries, repairs
@@ -35,30 +37,44 @@ _INSTEAD: Final = {
 """What can be done with a message of each outcome, or reason, where another act was asked for."""
 
 
-def redrive(tx: Transaction, position: int, *, actor: str, reason: str, to: int | None = None) -> None:
+def redrive(
+    tx: Transaction, position: int, *, actor: str, reason: str, to: str | None = None, reset: bool = True
+) -> None:
     """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good. One
-    that is consumed by itself goes back to its queue, or to that with the key ``to``; of a group it is the last."""
+    that is consumed by itself goes back to its queue, or to that of the name ``to``; of a group it is the last.
+    ``reset``: its failures and cancels are counted anew."""
     one = stored(tx, position)
-    _check(tx, one, "dead")
+    check_outcome(tx, one, "dead")
     check_body(one)
-    if not one.lane.is_consumed:
-        add_replay(tx, position, replays_of(tx, one.lane, one.home))
-    elif one.lane.kind == "group":
-        append_again(tx, one)
-    else:
-        home = one.home if to is None else to
+    lane = one.lane
+    is_consumed = goes_to_consumers(tx, lane)
+    is_by_itself = lane.kind == "loose" and is_consumed
+    if to is not None and not is_by_itself:
+        raise NotAllowed(
+            f"The message at position {position} is one of a sequence or group, or a service's: it goes back to where "
+            "it came from. Leave out `to`."
+        )
+    again = position
+    if is_by_itself:
+        home = one.home if to is None else declared(tx, to).key
         tx.execute(consuming.REDRIVE, {"keys": as_json([position]), "queue": home})
         tx.add_unsettled(home, 1, one.size)
-    _write_down(tx, "redriven", one, actor, reason)
+    elif lane.kind == "group":
+        again = append_again(tx, one)
+    else:
+        for_consumers = is_consumed and not one.wants_reply
+        again = add_replay(tx, position, replays_of(tx, lane, one.home, is_consumed=for_consumers))
+    if not reset:
+        tx.execute(repairs.COUNT_ON, {"key": again, "failures": one.failures, "cancels": one.cancels})
+    write_down(tx, "redriven", one, actor, reason)
 
 
 def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     """Try now, from the first step of the ladder, what waits for a retry or stops its sequence."""
     one = stored(tx, position)
-    _check(tx, one, None)
+    check_outcome(tx, one, None)
     lane, ordered = one.lane, one.lane.ordered
-    shown = f"message show {position}" if lane.kind == "loose" else f"sequence explain {lane.identifier}"
-    explain = f"`wsrm-mq {shown}` says why."
+    explain = f"`wsrm-mq message explain {position}` says why."
     waits = NotAllowed(f"The message at position {position} waits for others before it: {explain}")
     if one.number >= lane.deliver_below:
         raise waits
@@ -80,26 +96,26 @@ def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     lane.wait(tx.now, None)
     tx.execute(entries.BEGIN_LADDER, {"key": position})
     tx.execute(consuming.HOLD, {"key": position, "hold": None})
-    _write_down(tx, "retried", one, actor, reason)
+    write_down(tx, "retried", one, actor, reason)
 
 
 def discard(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     """Give up a dead letter, or what is not settled and does not run now; its sequence goes on without it."""
     one = stored(tx, position)
-    _check(tx, one, None, "dead")
+    check_outcome(tx, one, None, "dead")
     withdraw(tx, one, BY_OPERATOR)
-    _write_down(tx, "discarded", one, actor, reason)
+    write_down(tx, "discarded", one, actor, reason)
 
 
 def restore(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
     """Bring back what an operator has discarded, as what it was: a dead letter, or a message of its sequence."""
     one = stored(tx, position)
-    _check(tx, one, "discarded")
+    check_outcome(tx, one, "discarded")
     if one.reason != BY_OPERATOR:
         raise NotAllowed(f"No operator has discarded the message at position {position}. {_instead(tx, one)}".rstrip())
     check_body(one)
     put_back(tx, one)
-    _write_down(tx, "restored", one, actor, reason)
+    write_down(tx, "restored", one, actor, reason)
 
 
 def confirm(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
@@ -110,10 +126,10 @@ def confirm(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
         why = "it is confirmed already" if alarms else "it is no dead letter, nor was it answered with a fault"
         raise NotAllowed(f"The message at position {position} does not alarm: {why}.")
     tx.execute(repairs.CONFIRM, {"key": position, "now": tx.now})
-    _write_down(tx, "message_confirmed", one, actor, reason)
+    write_down(tx, "message_confirmed", one, actor, reason)
 
 
-def _check(tx: Transaction, one: Stored, *outcomes: str | None) -> None:
+def check_outcome(tx: Transaction, one: Stored, *outcomes: str | None) -> None:
     if one.outcome not in outcomes:
         is_now = "not settled" if one.outcome is None else one.outcome
         raise NotAllowed(f"The message at position {one.position} is {is_now}. {_instead(tx, one)}".rstrip())
@@ -128,5 +144,5 @@ def _instead(tx: Transaction, one: Stored) -> str:
     return _INSTEAD.get(what, "").format(one.position)
 
 
-def _write_down(tx: Transaction, event: str, one: Stored, actor: str, reason: str) -> None:
+def write_down(tx: Transaction, event: str, one: Stored, actor: str, reason: str) -> None:
     tx.ledger(event, one.lane, number=one.number, position=one.position, reason=reason, actor=actor)

@@ -5,14 +5,27 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue
-from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, changed, decoded, encoded
+from wsrm_mq.queue.filters import parse
+from wsrm_mq.queue.policies import DEFAULT, JOURNAL, OF_JOURNAL, QueuePolicy, changed, decoded, encoded
 from wsrm_mq.queue.promoting import refuse_unusable
-from wsrm_mq.store import queues
+from wsrm_mq.store import journals, queues
+from wsrm_mq.store.applications import OWN
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction
 
-SYSTEM: Final = ("dead_letter", "journal", "report")
+JOURNAL_KIND: Final = "journal"
+NODE_JOURNAL: Final = "#journal"
+"""The name of the node's own journal: it has what was put with ``journal="source"``, from its leaving on."""
+SYSTEM: Final = ("dead_letter", JOURNAL_KIND)
 """Kinds of queues that are consumed without having been declared."""
+LOG: Final = "topic"
+"""The kind of a queue that retains what is published to topics: nothing in it is delivered."""
+
+
+_MODES: Final = (
+    'That is its mode "dispatch". The service\'s option mode = "pull" leaves one-way messages to consumers; '
+    'mode = "copy" publishes what the application has taken.'
+)
 
 
 class Declared(NamedTuple):
@@ -24,6 +37,7 @@ class Declared(NamedTuple):
     parent: int | None
     application: str | None
     stored_policy: str | None
+    mode: str | None
 
     @property
     def policy(self) -> QueuePolicy:
@@ -37,14 +51,18 @@ class Declared(NamedTuple):
     @property
     def is_consumed(self) -> bool:
         """Else an application is called with what is there, or it is delivered elsewhere."""
-        return self.is_declared or self.kind in SYSTEM
+        return self.kind in SYSTEM or (self.is_declared and self.mode != "dispatch")
 
 
 def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app") -> Declared:
     """Make a queue, or change the policy of one: options that are not named stay. Raises ``ConfigurationError`` for
     what is no option, and ``NotAllowed`` for a queue that an application is called from."""
-    check_name(name)
+    check_text(name)
+    if name == NODE_JOURNAL:
+        journal_named(tx, name, None)
     row = tx.queue_row(name)
+    if row is None or Declared(*row).kind != JOURNAL_KIND:
+        check_name(name)
     if row is None:
         tx.queue(name, kind)
         row = tx.queue_row(name)
@@ -52,71 +70,141 @@ def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, k
     elif not Declared(*row).is_consumed:
         raise NotAllowed(
             f"{name} is the queue of a wrapped service, which is called with what arrives: its options are the "
-            "service's. Choose another name."
+            f"service's. Choose another name. {_MODES}"
         )
     found = Declared(*row)
+    if found.kind == JOURNAL_KIND and (others := sorted(set(options or ()) - OF_JOURNAL)):
+        raise ConfigurationError(f"A journal has no option `{others[0]}`; it has {', '.join(sorted(OF_JOURNAL))}.")
     wanted = changed(found.policy, options or {})
     refuse_unusable(wanted.properties)
+    if wanted.barrier is not None:
+        parse(wanted.barrier)
     policy = encoded(wanted)
-    if policy == found.stored_policy:
-        return found
-    tx.set_policy(name, found.key, policy)
-    return found._replace(stored_policy=policy)
+    if policy != found.stored_policy:
+        tx.set_policy(name, found.key, policy)
+        found = found._replace(stored_policy=policy)
+    if wanted.journal:
+        journal_of(tx, found)
+    return found
+
+
+def journal_of(tx: Transaction, queue: Declared) -> Declared:
+    """The journal of a queue, which is made where there is none. It outlives the queue, and goes on with the next one
+    of that name."""
+    return journal_named(tx, f"{queue.name}#journal", queue.key)
+
+
+def journal_named(tx: Transaction, name: str, parent: int | None) -> Declared:
+    """The journal of this name, of the queue with the key ``parent``; ``None``: of the node."""
+    row = tx.queue_row(name)
+    if row is None:
+        key = tx.queue(name, JOURNAL_KIND, parent)
+        tx.set_policy(name, key, encoded(JOURNAL))
+        row = tx.queue_row(name)
+        assert row is not None
+    journal = Declared(*row)
+    if journal.parent != parent:
+        tx.execute(journals.SET_PARENT, {"key": journal.key, "parent": parent})
+        tx.forget_queue_name(name)
+    return journal
 
 
 def declared(tx: Transaction, name: str) -> Declared:
     """The queue of this name, which is consumed. Raises ``UnknownQueue`` where there is none, and ``NotAllowed`` where
     an application is called with what is in it."""
+    check_text(name)
     return _checked(name, tx.queue_row(name))
 
 
 def _checked(name: str, row: tuple[Any, ...] | None) -> Declared:
     if row is None:
-        raise UnknownQueue(f"There is no queue {name}. Declare it: `node.declare({name!r})`.")
+        raise unknown(name)
     found = Declared(*row)
     if not found.is_consumed:
         raise NotAllowed(
             f"The application of {name} is called with what arrives there: no consumer can lease it, and nothing can "
-            "be put there."
+            f"be put there. {_MODES}"
         )
     return found
 
 
+def unknown(name: str) -> UnknownQueue:
+    queue = name.removesuffix("#journal")
+    if queue != name:
+        return UnknownQueue(f"{queue} has no journal. Give it one: `node.declare({queue!r}, journal=True)`.")
+    return UnknownQueue(f"There is no queue {name}. Declare it: `node.declare({name!r})`.")
+
+
 def found(tx: Transaction, name: str, *, auto_create: bool) -> Declared:
     """``declared``; ``auto_create``: a queue that is not there is declared."""
+    check_text(name)
     if auto_create and tx.queue_row(name) is None:
         return declare(tx, name)
     return declared(tx, name)
 
 
+def refuse_system(queue: Declared) -> None:
+    """Raises ``NotAllowed`` for a queue that no program may put into."""
+    if queue.kind in SYSTEM:
+        raise NotAllowed(f"{queue.name} has what was in another queue, and nothing else: put into that one.")
+
+
 def read(db: Database, name: str) -> Declared:
     """``declared``, as it is committed: to be looked at."""
+    check_text(name)
     return _checked(name, db.execute(queues.QUEUE_ROW, {"name": name}).fetchone())
+
+
+def policy_of(tx: Transaction, queue: int) -> QueuePolicy:
+    """The policy of the queue with this key, as its consumers know it."""
+    (policy,) = tx.execute(queues.POLICY, {"key": queue}).fetchone()
+    return DEFAULT if policy is None else decoded(policy)
 
 
 def dead_letters(tx: Transaction, name: str) -> str:
     """The name of the queue that has the dead letters of the queue ``name``."""
+    check_text(name)
     key = tx.queue_named(name)
     if key is None:
-        raise UnknownQueue(f"There is no queue {name}. Declare it: `node.declare({name!r})`.")
+        raise unknown(name)
     letters, _application = tx.execute(queues.QUEUE, {"key": tx.dead_letters(key)}).fetchone()
     return str(letters)
 
 
+def is_name(name: str) -> bool:
+    """Whether programs and services may call a queue so."""
+    return (
+        0 < len(name) <= 200
+        and name == name.strip()
+        and (name == "/" or not name.endswith("/"))
+        and "#" not in name
+        and name.isprintable()
+        and not name.startswith(OWN)
+    )
+
+
 def check_name(name: str) -> None:
     """Raises ``ConfigurationError`` for what is no name of a queue."""
-    if (
-        not name
-        or len(name) > 200
-        or name != name.strip()
-        or name.endswith("/")
-        or "#" in name
-        or not name.isprintable()
-    ):
-        raise ConfigurationError(
-            f"{name!r} is no name of a queue: that has 1 to 200 printable characters, no # in it, and no slash or "
-            "blank at its end."
-        )
+    check_text(name)
+    if not is_name(name):
+        raise _no_name(name)
+
+
+def check_text(name: object) -> None:
+    """Raises ``ConfigurationError`` for what no queue can be looked for by."""
+    try:
+        is_text = isinstance(name, str) and bool(name.encode())
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise _no_name(name)
+
+
+def _no_name(name: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name!r} is no name of a queue: that is a text of 1 to 200 printable characters, no # in it, no slash or "
+        f"blank at its end, and none of {', '.join(OWN)} at its beginning."
+    )
 
 
 def take_for(tx: Transaction, queue: Declared, consumer: str) -> None:

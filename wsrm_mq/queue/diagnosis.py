@@ -9,7 +9,7 @@ class Diagnosis(NamedTuple):
     kind: str = ""
     """One of a few words: ``exception``, ``http_error``, ``soap_fault``, ``answered_with_fault``, ``refused``,
     ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again,
-    ``never_answered`` of what could not be sent for so long that it is given up."""
+    ``never_answered`` of what could not be sent for so long that it is given up; ``nacked`` by a consumer."""
     code: str | None = None
     """The code of the SOAP fault that the application answered, as it wrote it."""
     exception: str | None = None
@@ -27,4 +27,5 @@ NOT_TOLD: Final = "not_told"
 """The end of a sequence was sent a few times and not taken: the other side is gone, or has forgotten it already."""
 NEVER_ANSWERED: Final = "never_answered"
 """Its host has never answered, and left it no room to be tried for a day."""
+NACKED: Final = Diagnosis("nacked")
 UNKNOWN: Final = Diagnosis()

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsrm_mq.queue.declaring import policy_of
 from wsrm_mq.queue.outbound import end_outbound, forget
-from wsrm_mq.queue.ownership import count_unsettled, count_unsettled_of, settle_cursor
+from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.queue.reporting import settled
 from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
+from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.records import Lane, SequenceRecord
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import Transaction, as_json
 
 
 def step_of(tx: Transaction, record: SequenceRecord, event: Input, **asked: Any) -> Step:
@@ -136,13 +139,23 @@ def bury(
     *,
     is_told: bool = True,
 ) -> None:
-    """Move one entry to the dead-letter queue of its queue, in this transaction (I8)."""
+    """Move one entry to the dead-letter queue of its queue, in this transaction (I8). What is consumed from a queue
+    that keeps no dead letters is discarded."""
     home = lane.queue if lane.plan is None else tx.home(lane.queue)
-    row = {"key": position, "dead_letters": tx.dead_letters(home), "origin": home, "reason": reason, "now": tx.now}
-    if tx.execute(entries.BURY, row).rowcount:
-        count_unsettled_of(tx, lane, position, -1)
+    consumed = tx.execute(entries.LEAVES, {"key": position}).fetchone() if lane.is_consumed else None
+    is_kept = consumed is None or policy_of(tx, home).dead_letter
+    row = {"key": position, "reason": reason, "now": tx.now}
+    if is_kept:
+        is_live = tx.execute(entries.BURY, {**row, "dead_letters": tx.dead_letters(home), "origin": home}).rowcount > 0
+    else:
+        is_live = tx.execute(entries.SETTLE, {**row, "outcome": "discarded", "delivered": 0}).fetchone() is not None
+    if is_live:
+        outcome = "dead" if is_kept else "discarded"
+        settled(tx, lane, position, outcome, reason)
         lane.name(number, tx.now)
-        tx.ledger("dead", lane, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
+        tx.ledger(outcome, lane, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
+        if consumed is not None and not is_kept:
+            tx.execute(FREE_TAKEN, {"keys": as_json([consumed[0]]), "now": tx.now})
 
 
 def bury_tails(tx: Transaction, count: int = 500) -> bool:

@@ -5,32 +5,47 @@ Each verb does a bounded part, and answers how much that was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from wsrm_mq.queue.declaring import policy_of
 from wsrm_mq.queue.leaving import (
-    LEASE_ENDED,
     MOST_DEATHS,
     Standing,
     failed,
     holder_of_lane_died,
     lane_of,
     lease_of_lane_ended,
+    over_limits,
     put_aside,
     standing,
 )
-from wsrm_mq.queue.policies import DEFAULT, FOREVER, QueuePolicy, decoded
+from wsrm_mq.queue.policies import FOREVER, QueuePolicy
+from wsrm_mq.queue.settling import Lease
 from wsrm_mq.store import consuming, entries, queues
-from wsrm_mq.store.pruning import FREE_BODIES
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
+
+LeaseEnds = Callable[[Transaction, Lane, QueuePolicy, str], None]
 
 PORTION: Final = 256
 """Entries in one turn."""
 
 
+def time_left(db: Database, now: int, reached: int, measured: int) -> int:
+    """ms until a wait, a deadline or a lease ends; 0 or less: one is over. ``FOREVER``: there is none. The three times
+    are those of a transaction."""
+    *waits, expiry, lease, lease_of_lane = db.execute(consuming.NEXT_ENDS, {"now": now}).fetchone()
+    ends = (*((wait, now) for wait in waits), (expiry, reached), (lease, measured), (lease_of_lane, measured))
+    return min((end - at for end, at in ends if end is not None), default=FOREVER)
+
+
 def sweep(tx: Transaction, count: int = PORTION) -> int:
     """End the waits, deadlines and leases whose time is over; answers how many."""
+    if time_left(tx, tx.now, tx.reached, tx.measured) > 0:
+        return 0
     return end_waits(tx, count) + end_leases(tx, count) + expire(tx, count)
 
 
@@ -74,21 +89,22 @@ def end_leases(tx: Transaction, count: int = PORTION) -> int:
     """Leases whose time is over end. That is a failure of the first message that each holder had: the others it had not
     begun."""
     ended = 0
-    for owner, first, first_of_lanes in tx.execute(consuming.FIRST_ENDS).fetchall():
+    for owner, name, first, first_of_lanes in tx.execute(consuming.FIRST_ENDS).fetchall():
+        why = f"its lease ended before it was acknowledged: instance {name}"
         over = {"owner": owner, "until": tx.measured, "count": count}
         if first is not None and first <= tx.measured:
             keys = [key for (key,) in tx.execute(consuming.LEASED_BY, over).fetchall()]
-            _end(tx, keys, LEASE_ENDED, is_death=False)
+            _end(tx, keys, why, is_death=False)
             ended += len(keys)
         if first_of_lanes is not None and first_of_lanes <= tx.measured:
-            ended += _each_lane(tx, over, lambda lane: lease_of_lane_ended(tx, lane, policy_of(tx, lane.queue)))
+            ended += _each_lane(tx, over, lease_of_lane_ended, why)
     return ended
 
 
-def _each_lane(tx: Transaction, which: dict[str, int], end: Callable[[Lane], None]) -> int:
+def _each_lane(tx: Transaction, which: dict[str, int], end: LeaseEnds, why: str) -> int:
     keys = [key for (key,) in tx.execute(consuming.LANES_LEASED_BY, which).fetchall()]
     for lane in filter(None, map(tx.lane, keys)):
-        end(lane)
+        end(tx, lane, policy_of(tx, lane.queue), why)
     return len(keys)
 
 
@@ -99,14 +115,19 @@ def holder_gone(tx: Transaction, instance: int, name: str, count: int = PORTION)
     keys = [key for (key,) in tx.execute(consuming.LEASED_BY, all_of_it).fetchall()]
     if keys:
         _end(tx, keys, why, is_death=True)
-    lanes = _each_lane(tx, all_of_it, lambda lane: holder_of_lane_died(tx, lane, policy_of(tx, lane.queue), why))
+    lanes = _each_lane(tx, all_of_it, holder_of_lane_died, why)
     tx.execute(queues.LET_GO_OF_QUEUES, {"key": instance})
     return max(len(keys), lanes)
 
 
-def policy_of(tx: Transaction, queue: int) -> QueuePolicy:
-    (policy,) = tx.execute(queues.POLICY, {"key": queue}).fetchone()
-    return DEFAULT if policy is None else decoded(policy)
+def holder_left(tx: Transaction, leases: Sequence[Lease], why: str) -> None:
+    """The holder of these has left. Of those that are delivered at most once, and were not acknowledged, none comes
+    again, which is on record."""
+    found = standing(tx, [one.position for one in leases])
+    held = [found[one.position] for one in leases if one.position in found and found[one.position].fence == one.fence]
+    keys = [one.position for one in held if one.was_handed_out and one.owner == tx.instance]
+    if keys:
+        _end(tx, keys, why, is_death=False)
 
 
 def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
@@ -114,7 +135,7 @@ def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
     lost = [one for one in found.values() if one.outcome == "delivered"]
     tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
     if lost:
-        tx.execute(FREE_BODIES, (as_json([one.message for one in lost if not one.policy.retain]),))
+        tx.execute(FREE_TAKEN, {"keys": as_json([one.message for one in lost]), "now": tx.now})
     for one in lost:
         tx.ledger("lost_after_delivery", lane_of(tx, one), position=one.position, reason=why)
     heads: dict[tuple[int, int | None], Standing] = {}
@@ -145,12 +166,3 @@ def _head_failed(tx: Transaction, one: Standing, why: str, *, is_death: bool) ->
         return
     if not is_death or deaths >= MOST_DEATHS:
         failed(tx, one, failures, why)
-
-
-def over_limits(tx: Transaction, one: Standing) -> bool:
-    """Give a message up that was given back, and was delivered as often as its queue allows; answers whether it was."""
-    most = one.policy.max_deliveries
-    if most is None or one.deliveries < most or one.outcome is not None:
-        return False
-    put_aside(tx, one, "max_deliveries")
-    return True

@@ -98,7 +98,7 @@ def after_failure(
     if failures <= len(ladder):
         retry_at = tx.now + ladder[failures - 1]
         tx.execute(entries.RETRY_LATER, {"key": position, "now": tx.now, "retry_at": retry_at})
-        if lane.ordered:
+        if lane.ordered or lane.is_consumed:  # consumers take turns at a lane, in its order
             lane.wait(tx.now, retry_at)
         return Aftermath.RETRY
     return _POISON[_on_poison(policy, lane)](tx, lane, position, number, error)

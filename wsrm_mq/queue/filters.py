@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import FilterError
-from wsrm_mq.store.filtering import FIELDS, Comparison, Every, Field, Filter, Not, Some, Value
+from wsrm_mq.store.compiling import bound
+from wsrm_mq.store.filtering import FIELDS, Comparison, Every, Field, Filter, Not, Some, Value, fitting_message
+from wsrm_mq.store.transaction import Transaction
 
 LONGEST: Final = 4_000
 """Characters of a filter."""
@@ -65,6 +68,8 @@ class Token(NamedTuple):
 
 def parse(text: str) -> Filter:
     """The filter that ``text`` is. Raises ``FilterError``, which says where it is wrong and what to write."""
+    if not isinstance(text, str):
+        raise FilterError(f"A filter is a text, as \"region = 'eu'\", and not {text!r}.")
     if len(text) > LONGEST:
         raise FilterError(f"A filter may have {LONGEST} characters; this one has {len(text)}.")
     reader = _Reader(text)
@@ -72,6 +77,17 @@ def parse(text: str) -> Filter:
     if reader.token.kind != "end":
         raise reader.error(f"{reader.shown} is not expected here. Conditions are joined with and, or")
     return found
+
+
+def fits_stored(tx: Transaction, filter: str, message: int, priority: int) -> bool:
+    """Whether a stored message fits a filter, of which an entry with this priority would be made."""
+    statement, values = _of_message(filter)
+    return tx.execute(statement, {**values, "message": message, "priority": priority}).fetchone() is not None
+
+
+@lru_cache(1024)
+def _of_message(filter: str) -> tuple[str, dict[str, Any]]:
+    return bound(fitting_message(parse(filter)))
 
 
 class _Reader:

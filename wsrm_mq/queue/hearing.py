@@ -5,6 +5,7 @@ It speaks for the partner whose sequence the request was about, and for no other
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -12,9 +13,19 @@ from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceFault
+from wsrm_mq.queue.requests import confirmed, created, go_on, refused
+from wsrm_mq.sequence.elements import (
+    AckRequested,
+    CloseSequenceResponse,
+    CreateSequenceResponse,
+    SequenceAcknowledgement,
+    SequenceFault,
+    TerminateSequenceResponse,
+)
+from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import queues
 from wsrm_mq.store.channels import Channel
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import RMVersion
 
@@ -26,6 +37,11 @@ class Said(NamedTuple):
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     ack_requested: tuple[AckRequested, ...] = ()
     fault: SequenceFault | None = None
+    response: CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse | None = None
+    relates_to: str | None = None
+    """The MessageID of the request that it says to answer."""
+    refusal: str | None = None
+    """Why there will be no sequence, in answer to a CreateSequence."""
 
 
 def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> Receipt:
@@ -36,6 +52,20 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     queue, _application = tx.execute(queues.QUEUE, {"key": about.queue}).fetchone()
     terms, policy = about.value.terms, policy_of(about.partner)
     sender = Sender(queue, said.rm, terms.soap, terms.addressing, about.principal, about.peer, about.partner)
-    asked = partial(lifecycle, sender=sender, element=None, policy=policy, ack_requested=said.ack_requested)
-    verb = asked if said.fault is None else partial(take_fault, sender=sender, arrived=said.fault)
-    return acknowledged_with(tx, verb, sender, said.acknowledgements)
+    response = said.response
+    if said.refusal is not None and isinstance(about, OutboundRecord):
+        refused(tx, about, said.refusal)
+        return Receipt()
+    if isinstance(response, CreateSequenceResponse):
+        return created(tx, about, response, said.relates_to, policy)
+    verb: Callable[[Transaction], Receipt]
+    verb = partial(lifecycle, sender=sender, element=None, policy=policy, ack_requested=said.ack_requested)
+    if response is not None:
+        verb = partial(confirmed, about=about, response=response)
+    elif said.fault is not None:
+        verb = partial(take_fault, sender=sender, arrived=said.fault)
+    receipt = acknowledged_with(tx, verb, sender, said.acknowledgements)
+    if isinstance(about, OutboundRecord):
+        receipt.terminates = go_on(tx, about) or receipt.terminates
+        receipt.needs_watch = receipt.needs_watch or about.value.state is not OutboundState.CREATED
+    return receipt

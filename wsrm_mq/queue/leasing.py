@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
+from wsrm_mq.queue import barriers
 from wsrm_mq.queue.declaring import Declared, take_for
 from wsrm_mq.queue.expiring import sweep
+from wsrm_mq.queue.policies import FOREVER
+from wsrm_mq.queue.reporting import left
 from wsrm_mq.store import consuming
-from wsrm_mq.store.filtering import Filter, fits
+from wsrm_mq.store.filtering import Comparison, Every, Field, Filter, fits
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
 
+_MOST_GROUPS: Final = 256
+"""Groups that are looked at where not every message is wanted."""
 MOST_COUNTED: Final = 10_000
 """The most messages left in a queue that are counted."""
 
@@ -51,6 +58,8 @@ class Seen(NamedTuple):
     topic: str | None
     properties: str | None
     content_type: str | None
+    sequence: str | None
+    asks: int | None
 
 
 class Leased(NamedTuple):
@@ -60,15 +69,23 @@ class Leased(NamedTuple):
     queue: Declared
     seen: Seen
     until: int
+    is_barrier: bool = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a report may have come with the lease: it was settled as delivered by it."""
+        return bool(self.seen.asks) and self.queue.policy.delivery == "at_most_once"
 
 
 def lease(tx: Transaction, queues: Sequence[Declared], request: Request) -> list[Leased]:
     """Lease what is ready in these queues, each queue its share; what one of them has not goes to the others. Raises
     ``QueueBusy`` where another consumer alone reads one."""
     sweep(tx)
+    found: list[Leased] = []
     for queue in queues:
         take_for(tx, queue, request.consumer)
-    found: list[Leased] = []
+        if request.lessee is None:
+            found += barriers_for(tx, queue, None)
     share = max(1, request.most // len(queues))
     for most in (share, request.most) if len(queues) > 1 else (request.most,):
         for queue in queues:
@@ -78,25 +95,35 @@ def lease(tx: Transaction, queues: Sequence[Declared], request: Request) -> list
     return found
 
 
+def barriers_for(tx: Transaction, queue: Declared, subscription: int | None) -> list[Leased]:
+    """The barriers of a queue that a subscription gets now: they are not leased. See ``barriers.take``."""
+    found: list[Leased] = []
+    if queue.policy.barrier is not None:
+        while (row := barriers.take(tx, queue, subscription)) is not None:
+            found.append(Leased(queue, Seen._make(row), FOREVER, is_barrier=True))
+    return found
+
+
 def ready_in(tx: Transaction, queue: Declared, wanted: Filter | None, count: int) -> list[Seen]:
-    """Up to ``count`` messages by themselves that are ready in a queue, in the order of their delivery."""
+    """Up to ``count`` messages by themselves that are ready in a queue, in the order of their delivery, each as a lease
+    makes it that begins now."""
     letters = queue.kind == "dead_letter"
     statement: str = consuming.LETTERS if letters else consuming.READY
     values: dict[str, Any] = {}
     if wanted is not None:
         statement, values = consuming.ready(fits(wanted), letters=letters)
     rows = tx.execute(statement, {**values, "queue": queue.key, "now": tx.reached, "count": count}).fetchall()
-    return [Seen(*row) for row in rows]
+    return list(map(Seen._make, rows))
 
 
-def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int) -> int:
-    """How many messages are ready in a queue, as far as ``MOST_COUNTED``: by themselves, or in a free group."""
+def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int, most: int = MOST_COUNTED) -> int:
+    """How many messages are ready in a queue: by themselves, counted up to ``most``, or in a free group."""
     letters = queue.kind == "dead_letter"
     statement: str = consuming.COUNT_LETTERS if letters else consuming.COUNT_READY
     values: dict[str, Any] = {}
     if wanted is not None:
         statement, values = consuming.count_ready(fits(wanted), letters=letters)
-    search = {**values, "queue": queue.key, "now": now, "count": MOST_COUNTED}
+    search = {**values, "queue": queue.key, "now": now, "count": most}
     (count,) = db.execute(statement, search).fetchone()
     (grouped,) = db.execute(consuming.COUNT_GROUPED, {"queue": queue.key}).fetchone()
     return int(count + (grouped if wanted is None else 0))
@@ -105,19 +132,35 @@ def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int) 
 def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> list[Leased]:
     policy = queue.policy
     until = policy.lease_end(tx.measured, request.lease)
-    loose = ready_in(tx, queue, request.wanted, request.most)
-    lanes = [] if request.wanted is not None else _runs(tx, queue, request.most)
+    barrier = barriers.first(tx, queue)
+    loose = ready_in(tx, queue, _before(barrier, request.wanted), request.most)
+    lanes = _runs(tx, queue, request)
+    if barrier is not None:
+        lanes = [run for lane in lanes if (run := [seen for seen in lane if seen.position < barrier])]
     if lanes or request.max_bytes is not None or queue.kind == "dead_letter":
         found, taken = _as_far_as_wanted(tx, queue, request, _in_turn(loose, lanes), size, until)
     else:
-        found, taken = [Leased(queue, _delivered(seen), until) for seen in loose], [seen.position for seen in loose]
+        found, taken = [Leased(queue, seen, until) for seen in loose], [seen.position for seen in loose]
     if taken:
         row = {"keys": as_json(taken), "owner": tx.instance, "lessee": request.lessee, "until": until, "now": tx.now}
         at_most_once = policy.delivery == "at_most_once" and queue.kind != "dead_letter"
-        tx.execute(consuming.HAND_OUT if at_most_once else consuming.LEASE, row)
+        leased = tx.execute(consuming.HAND_OUT if at_most_once else consuming.LEASE, row)
+        if at_most_once:
+            sizes = {one.seen.position: one.seen.size for one in found}
+            for position, message, asks in leased.fetchall():
+                if asks:
+                    left(tx, position, message, sizes[position], asks, "delivered")
+            tx.counts["delivered", queue.key, ""] += len(taken)
         if at_most_once and queue.is_declared:
             tx.add_unsettled(queue.key, -len(taken), -sum(one.seen.size for one in found if one.seen.lane is None))
     return found
+
+
+def _before(barrier: int | None, wanted: Filter | None) -> Filter | None:
+    if barrier is None:
+        return wanted
+    before = Comparison(Field("position", False), "<", (barrier,))
+    return before if wanted is None else Every((before, wanted))
 
 
 def _as_far_as_wanted(
@@ -132,9 +175,8 @@ def _as_far_as_wanted(
         if not fitting:
             break
         size += sum(seen.size for seen in fitting)
-        if run[0].lane is None:
+        if run[0].lane is None or queue.kind == "dead_letter":
             taken.append(run[0].position)
-            fitting = [_delivered(run[0])]
         else:
             fitting = _take_lane(tx, fitting, until, request.lessee)
         found += (Leased(queue, seen, until) for seen in fitting)
@@ -143,24 +185,26 @@ def _as_far_as_wanted(
     return found, taken
 
 
-def _delivered(seen: Seen) -> Seen:
-    """The entry as its lease and this delivery make it."""
-    return Seen._make((*seen[:2], seen.fence + 1, seen.priority, seen.deliveries + 1, *seen[5:]))
-
-
-def _runs(tx: Transaction, queue: Declared, count: int) -> list[list[Seen]]:
-    """The beginnings of free groups, each with as much as is wanted."""
+def _runs(tx: Transaction, queue: Declared, request: Request) -> list[list[Seen]]:
+    """The beginnings of free groups, each with as much as is wanted: as far as the messages fit, and none of them
+    has to be answered."""
     tx.write_lanes()
-    keys = [key for (key,) in tx.execute(consuming.LEASABLE, {"queue": queue.key, "count": count}).fetchall()]
+    count, statement = request.most, consuming.RUN_OF_LANE
+    values: dict[str, Any] = {}
+    search = {"queue": queue.key, "now": tx.now, "count": count}
+    if request.wanted is not None:
+        statement, values = consuming.run_of_lane(fits(request.wanted))
+        search["count"] = max(count, _MOST_GROUPS)
+    keys = [key for (key,) in tx.execute(consuming.LEASABLE, search).fetchall()]
     runs = []
     for key in keys:
         lane = tx.lane(key)
-        if lane is None or (lane.retry_at is not None and lane.retry_at > tx.now):
-            continue
-        bounds = {"lane": key, "lower": lane.cursor, "upper": lane.deliver_below, "count": count}
-        rows = tx.execute(consuming.RUN_OF_LANE, bounds).fetchall()
-        if rows:
-            runs.append([Seen(*row) for row in rows])
+        assert lane is not None
+        bounds = {**values, "lane": key, "lower": lane.cursor, "upper": lane.deliver_below, "count": count}
+        rows = tx.execute(statement, bounds).fetchall()
+        run = [Seen._make(row) for *row, _ends in takewhile(lambda row: not row[-1], rows)]
+        if run:
+            runs.append(run)
     return runs
 
 
@@ -193,4 +237,6 @@ def _take_lane(tx: Transaction, run: list[Seen], until: int, lessee: int | None)
         lane.wait(tx.now, None)
     row = {"key": lane.id, "below": run[-1].number + 1, "until": until, "lessee": lessee, "now": tx.now}
     tx.execute(consuming.LEASE_LANE, row)
-    return [seen._replace(fence=lane.fence, deliveries=seen.deliveries + 1) for seen in run]
+    if isinstance(lane, SequenceRecord):
+        tx.execute(consuming.MARK_RUN, {"keys": as_json([seen.position for seen in run]), "fence": lane.fence})
+    return [seen._replace(fence=lane.fence) for seen in run]

@@ -7,14 +7,13 @@ from typing import NamedTuple
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.failure import after_failure
-from wsrm_mq.queue.ownership import count_unsettled_of, free, move_past, settle_cursor
+from wsrm_mq.queue.ownership import free, move_past, settle_cursor
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, decoded
 from wsrm_mq.store import consuming, entries
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
-LEASE_ENDED = "its lease ended before it was acknowledged"
 MOST_DEATHS = 3
 """In a row: from then on each is a failed attempt."""
 TAKEN = "taken"
@@ -39,12 +38,20 @@ class Standing(NamedTuple):
     deliveries: int
     failures: int
     cancels: int
+    asks: int | None
     size: int
     stored_policy: str | None
+    leased_below: int | None
+    """Numbers of its lane below this are leased."""
 
     @property
     def policy(self) -> QueuePolicy:
         return DEFAULT if self.stored_policy is None else decoded(self.stored_policy)
+
+    @property
+    def was_handed_out(self) -> bool:
+        """It was settled as delivered when it was leased, at most once: whatever its consumer says, it is."""
+        return self.outcome == "delivered"
 
     @property
     def is_letter(self) -> bool:
@@ -54,7 +61,7 @@ class Standing(NamedTuple):
 def standing(tx: Transaction, positions: list[int]) -> dict[int, Standing]:
     """The entries at these positions; those that are not there are left out."""
     found = tx.execute(consuming.STANDING, {"keys": as_json(positions)}).fetchall()
-    return {row[0]: Standing(*row) for row in found}
+    return {row[0]: Standing._make(row) for row in found}
 
 
 def lane_of(tx: Transaction, one: Standing) -> Lane:
@@ -62,6 +69,14 @@ def lane_of(tx: Transaction, one: Standing) -> Lane:
     lane = tx.loose_entry(one.position) if one.lane is None else tx.lane(one.lane)
     assert lane is not None
     return lane
+
+
+def holder_of(tx: Transaction, one: Standing) -> tuple[int | None, int]:
+    """The instance that has leased an entry, ``None`` where none has, and the fence of the lease."""
+    if one.lane is None or one.number is None or one.is_letter:
+        return one.owner, one.fence
+    lane = lane_of(tx, one)
+    return lane.owner if one.number < (one.leased_below or 0) else None, lane.fence
 
 
 def put_aside(tx: Transaction, one: Standing, reason: str) -> None:
@@ -72,21 +87,25 @@ def put_aside(tx: Transaction, one: Standing, reason: str) -> None:
         tx.execute(consuming.TAKE_LETTERS, {"keys": as_json([one.position]), "reason": reason, "now": tx.now})
         tx.ledger("discarded", lane, number=one.number, position=one.position, reason=reason)
         return
-    if one.policy.dead_letter:
-        bury(tx, lane, one.position, number, reason)
-    else:
-        row = {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
-        tx.execute(entries.SETTLE, row)
-        count_unsettled_of(tx, lane, one.position, -1)
-        tx.ledger("discarded", lane, number=one.number, position=one.position, reason=reason)
-    if lane.blocked == one.position:
-        lane.blocked = None
+    bury(tx, lane, one.position, number, reason)
     move_past(tx, lane, number)
+
+
+def over_limits(tx: Transaction, one: Standing) -> bool:
+    """Give a message up that was given back, and was delivered as often as its queue allows; answers whether it was."""
+    most = one.policy.max_deliveries
+    if most is None or one.deliveries < most or one.outcome is not None:
+        return False
+    put_aside(tx, one, "max_deliveries")
+    return True
 
 
 def failed(tx: Transaction, one: Standing, failures: int, error: str) -> None:
     """Follow the ladder after a failure of a message that is in no lane and was given back: it waits, or is given
     up."""
+    if failures > len(one.policy.dispatch.retry):
+        put_aside(tx, one, "max_failures")
+        return
     lane = lane_of(tx, one)
     after_failure(tx, lane, one.position, LOOSE_NUMBER, failures, one.policy.dispatch, error)
     if lane.retry_at is not None and lane.retry_at > tx.now:
@@ -106,11 +125,13 @@ def holder_of_lane_died(tx: Transaction, lane: Lane, policy: QueuePolicy, why: s
     """End the lease of a group whose holder is gone: from the third in a row on that is a failure of its head."""
     left = take_from_dead(tx, lane, why=why)
     free_lane(tx, lane, None if left is None else left.number + 1)
-    if left is not None and left.deaths >= MOST_DEATHS:
+    if left is None or over_limits(tx, standing(tx, [left.position])[left.position]):
+        return
+    if left.deaths >= MOST_DEATHS:
         after_failure(tx, lane, left.position, left.number, left.failures, policy.dispatch, why)
 
 
-def lease_of_lane_ended(tx: Transaction, lane: Lane, policy: QueuePolicy) -> None:
+def lease_of_lane_ended(tx: Transaction, lane: Lane, policy: QueuePolicy, why: str) -> None:
     """End the lease of a group whose time is over: a failure of its head. The others were not begun."""
     settle_cursor(tx, lane)
     head = tx.execute(entries.DOOMED, {"lane": lane.id, "lower": lane.cursor, "count": 1}).fetchone()
@@ -118,8 +139,9 @@ def lease_of_lane_ended(tx: Transaction, lane: Lane, policy: QueuePolicy) -> Non
         free_lane(tx, lane)
         return
     position, number = head
-    tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": LEASE_ENDED, "retry_at": None})
+    tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": why, "retry_at": None})
     failures, _deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
-    tx.ledger("lease_ended", lane, number=number, position=position, attempt=failures)
+    tx.ledger("lease_ended", lane, number=number, position=position, attempt=failures, reason=why)
     free_lane(tx, lane, number + 1)
-    after_failure(tx, lane, position, number, failures, policy.dispatch, LEASE_ENDED)
+    if not over_limits(tx, standing(tx, [position])[position]):
+        after_failure(tx, lane, position, number, failures, policy.dispatch, why)

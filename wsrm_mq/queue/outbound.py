@@ -3,7 +3,8 @@
 One is what the source of an inbound sequence has offered with it: the replies to that go out in it. A reply to a source
 without an address leaves on the response to its own request, as often as that comes. On another one it would be taken
 for the answer to that (WCF), or drop the acknowledgement that it came for (CXF). What is sent or fetched is an entry of
-its own (``queue.sending``), until its number is acknowledged here. One that answers no sequence has nothing else.
+its own (``queue.sending``), until its number is acknowledged here. One that answers no sequence has nothing else: it is
+that of an RM Source's requests (``queue.requests``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
-from wsrm_mq.queue.ownership import settle_cursor
+from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.queue.window import let_out
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     SequenceAcknowledgement,
@@ -20,9 +22,9 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.sequence.faults import Fault, UnknownSequence
+from wsrm_mq.sequence.faults import Fault, InvalidAcknowledgement, UnknownSequence
 from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
-from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import channels
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
@@ -40,7 +42,7 @@ acknowledged."""
 def give_number(tx: Transaction, outbound: OutboundRecord, *, is_last: bool) -> SequenceHeader | None:
     """A place for a message in the sequence; ``None`` where it takes no more. It is given in the transaction that
     stores the message, so it is given once."""
-    return _step(tx, outbound, NewMessage(is_last)).header
+    return step_of(tx, outbound, NewMessage(is_last)).header
 
 
 def acknowledged_with(
@@ -98,18 +100,31 @@ def hear_of(
     said: SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault,
 ) -> OutboundStep:
     """Take what its destination says of the sequence."""
-    step = _step(tx, outbound, said)
-    for lane in _lanes(tx, outbound) if step.released or step.wanted else ():
+    acknowledged = said if isinstance(said, SequenceAcknowledgement) and outbound.has_requests else None
+    if acknowledged is not None and _is_beyond(acknowledged, lanes_of(tx, outbound)):
+        reason = "The acknowledgement names a message that was not sent yet."
+        fault = InvalidAcknowledgement(reason, acknowledged.identifier, said=acknowledged)
+        return OutboundStep(outbound.value, OutboundAct.CONTRADICT, fault)
+    step = step_of(tx, outbound, said)
+    for lane in lanes_of(tx, outbound) if step.released or step.wanted else ():
         for lower, upper in step.released:
             tx.execute(channels.SETTLE_RANGE, {"lane": lane.id, "lower": lower, "upper": upper, "now": tx.now})
         for lower, upper in step.wanted:
             tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
         if step.wanted:
             lane.wait(tx.now, None)
+        if outbound.has_requests:
+            let_out(tx, outbound, lane)
         settle_cursor(tx, lane)
     if _is_left(outbound):
         end_outbound(tx, outbound)
     return step
+
+
+def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:
+    """Whether a number is acknowledged that has not left: those at the limit of its lane and above wait (S-ACK-002)."""
+    limit = max((lane.limit for lane in lanes), default=1)
+    return any(upper >= limit for _lower, upper in said.ranges)
 
 
 def end_outbound(tx: Transaction, outbound: OutboundRecord) -> None:
@@ -120,10 +135,12 @@ def end_outbound(tx: Transaction, outbound: OutboundRecord) -> None:
     are_to_come = outbound.answered is not None and outbound.answered.is_unsettled
     if are_to_come and (outbound.endpoint is not None or _is_sent(tx, outbound)):
         return
+    if outbound.has_requests and any(count_unsettled(tx, lane, 1) for lane in lanes_of(tx, outbound)):
+        return  # what is acknowledged may have to be asked for its reply again
     if outbound.value.is_acknowledged:
-        _step(tx, outbound, Own.TERMINATE)
+        step_of(tx, outbound, Own.TERMINATE)
     if outbound.value.is_acknowledged or not _is_sent(tx, outbound):
-        _step(tx, outbound, Own.CHANNEL_ENDED)
+        step_of(tx, outbound, Own.CHANNEL_ENDED)
 
 
 def end_of(outbound: OutboundRecord) -> TerminateSequence:
@@ -166,7 +183,7 @@ def _is_left(outbound: OutboundRecord) -> bool:
 def told_with(tx: Transaction, outbound: OutboundRecord) -> Lane | None:
     """The lane that the ledger tells of the sequence with: that of the one that it answers, else one that it is sent
     in; ``None``: nothing has left in it."""
-    return outbound.answered or next(iter(_lanes(tx, outbound)), None)
+    return outbound.answered or next(iter(lanes_of(tx, outbound)), None)
 
 
 def _is_sent(tx: Transaction, outbound: OutboundRecord) -> bool:
@@ -174,22 +191,23 @@ def _is_sent(tx: Transaction, outbound: OutboundRecord) -> bool:
     return tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchone() is not None
 
 
-def _lanes(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
-    """Those in which they do."""
+def lanes_of(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
+    """The lanes in which they do."""
     keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
     return [lane for (key,) in keys if (lane := tx.lane(key)) is not None]
 
 
 def _give_up(tx: Transaction, outbound: OutboundRecord) -> None:
     """What is not acknowledged goes to the dead letters, or is forgotten where its destination was to fetch it."""
-    for lane in _lanes(tx, outbound):
+    for lane in lanes_of(tx, outbound):
         if lane.due_at is not None:  # it is fetched
             forget(tx, lane)
         else:
             lane.give_up(1, SEQUENCE_ENDED)
 
 
-def _step(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundStep:
+def step_of(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundStep:
+    """Take a step, and write it down."""
     before = outbound.value
     step = take(before, event, tx.reached)
     if step.sequence != before:
@@ -197,9 +215,17 @@ def _step(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundSt
     left = step.sequence.unacknowledged
     is_closed_now = step.sequence.state is OutboundState.CLOSED and before.state is not OutboundState.CLOSED
     if left and (step.in_doubt or is_closed_now):  # nothing of it leaves again (S-RET-012)
-        _give_up(tx, outbound)
-        reason = f"not acknowledged: {left} of {before.terms.identifier}"
-        tx.ledger("replies_in_doubt", told_with(tx, outbound), reason=reason)
+        told = "replies_in_doubt"
+        if outbound.has_requests:
+            if before.state in (OutboundState.CLOSED, OutboundState.TERMINATING):
+                return step  # that was told when it was closed
+            limit = max((lane.limit for lane in lanes_of(tx, outbound)), default=1)
+            left, told = outbound.value.acknowledged.gaps(limit - 1), "requests_in_doubt"
+        else:
+            _give_up(tx, outbound)
+        if left:
+            reason = f"not acknowledged: {left} of {before.terms.identifier}"
+            tx.ledger(told, told_with(tx, outbound), reason=reason)
     return step
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import product
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import FenceLost
@@ -48,6 +49,8 @@ def take(tx: Transaction, lane: Lane, *, has_thread: bool = False) -> Claim | No
     run it: then it stays free for whichever process has one first. ``has_thread``: a request brings one along."""
     if lane.owner is not None or lane.delivery_state(tx.now) is not DeliveryState.READY:
         return None
+    if lane.is_consumed and not _calls_next(tx, lane):
+        return None
     is_outgoing = lane.kind == "outgoing"
     if not tx.serves(lane.queue) or not (has_thread or (_may_leave(tx, lane) if is_outgoing else tx.takes_slot())):
         return None
@@ -57,6 +60,20 @@ def take(tx: Transaction, lane: Lane, *, has_thread: bool = False) -> Claim | No
     if lane.retry_at is not None:
         lane.wait(tx.now, None)
     return Claim(lane.id, lane.fence, is_outgoing, lane.position if isinstance(lane, LooseEntry) else 0)
+
+
+def _calls_next(tx: Transaction, lane: Lane) -> bool:
+    """Whether the application is called with the next message of a lane that consumers lease: it is to be
+    answered."""
+    settle_cursor(tx, lane)
+    tx.write_lanes()
+    found = tx.execute(lanes.CALLS_NEXT, {"key": lane.id}).fetchone()
+    return found is not None and found[0] == 1
+
+
+def has_next(tx: Transaction, lane: Lane) -> bool:
+    """Whether its owner goes on: something is to be delivered now or after a retry, to the application."""
+    return lane.has_next and (not lane.is_consumed or _calls_next(tx, lane))
 
 
 def _may_leave(tx: Transaction, lane: Lane) -> bool:
@@ -115,7 +132,7 @@ def give_back(tx: Transaction, held: Claim, *, stopping: bool = False) -> bool:
     given back; if not, the claim still holds and there is more to run."""
     lane = still_mine(tx, held)
     settle_cursor(tx, lane)
-    if lane.has_next and not stopping:
+    if not stopping and has_next(tx, lane):
         waiting_until = _all_wait_until(tx, lane)
         if waiting_until is None:
             return False
@@ -167,8 +184,8 @@ def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = False
     wait for all of the others: half of what is taken may be loose ones, and more where there is room."""
     tx.write_lanes()
     claims = [] if sends else _runnable_loose(tx, (count + 1) // 2)
-    statement = lanes.RUNNABLE_SENDS if sends else lanes.RUNNABLE
-    for begin in (after, 0) if after else (0,):
+    statements = (lanes.RUNNABLE_SENDS,) if sends else (lanes.RUNNABLE, lanes.RUNNABLE_CALLS)
+    for begin, statement in product((after, 0) if after else (0,), statements):
         search = {"now": tx.now, "count": count - len(claims), "foreign": tx.foreign(sends=sends), "after": begin}
         keys = [key for (key,) in tx.execute(statement, search)]
         claims += [taken for key in keys if (taken := claim(tx, key)) is not None]
@@ -205,14 +222,20 @@ def count_unsettled(tx: Transaction, lane: Lane, lower: int) -> int:
     return int(count)
 
 
-def count_unsettled_of(tx: Transaction, lane: Lane, position: int, more: int) -> None:
-    """The message at ``position`` is settled (-1), or not any more (1): a declared queue counts those that are not."""
+def count_again(tx: Transaction, lane: Lane, position: int) -> None:
+    """The message at ``position`` is not settled any more: a declared queue counts it again."""
     if lane.is_consumed:
-        (size,) = tx.execute(entries.SIZE, {"key": position}).fetchone()
-        tx.add_unsettled(lane.queue, more, more * size)
+        found = tx.execute(entries.LEAVES, {"key": position}).fetchone()
+        if found is not None:
+            tx.add_unsettled(lane.queue, 1, found[1])
 
 
 def move_past(tx: Transaction, lane: Lane, number: int) -> None:
-    """``number`` was settled: the cursor goes to the next one that is not."""
-    if not lane.passed(number):
+    """``number`` was settled: the cursor goes to the next one that is not. Consumers settle in any order: one before it
+    may be leased, one behind it settled; and what stopped their group may be it."""
+    is_group = lane.is_consumed and not isinstance(lane, LooseEntry)
+    if is_group and number == lane.cursor:
+        lane.blocked = None
+        lane.wait(tx.now, None)
+    if is_group or not lane.passed(number):
         settle_cursor(tx, lane)

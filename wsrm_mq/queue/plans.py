@@ -15,7 +15,9 @@ from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.idle import owner_lives
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, settle_cursor, take
+from wsrm_mq.queue.pulling import goes_to_consumers
 from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
+from wsrm_mq.queue.reporting import settled
 from wsrm_mq.queue.withdrawing import Stored, stored
 from wsrm_mq.store import entries, queues
 from wsrm_mq.store import plans as sql
@@ -121,7 +123,7 @@ def begin(tx: Transaction, plan: str, digest: str, target: str, actor: str) -> P
 
 def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, to_app: bool) -> Entered:
     """Enter the messages of ``lines``, which follow line ``before``, to be delivered again: ``to_app`` in the queues
-    that they came into, else in queues that this process alone serves."""
+    that they came into, for consumers where these have that mode, else in queues that this process alone serves."""
     became = {row[0]: row[1:] for row in tx.execute(sql.PRESENT, (as_json([line.position for line in lines]),))}
     groups: dict[int, Lane] = {}
     skipped: list[tuple[int, str]] = []
@@ -208,10 +210,10 @@ def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
     if source is None:
         raise NotAllowed("its sequence is forgotten")
     queue = source.queue
-    if not to_app:
-        name, *_rest = tx.execute(queues.QUEUE, {"key": queue}).fetchone()
-        queue = tx.queue(f"{outgoing_queue(plan)}{name}", "outgoing", queue)
-    return replays_of(tx, source, queue, plan)
+    if to_app:
+        return replays_of(tx, source, queue, plan, is_consumed=goes_to_consumers(tx, source))
+    name, *_rest = tx.execute(queues.QUEUE, {"key": queue}).fetchone()
+    return replays_of(tx, source, tx.queue(f"{outgoing_queue(plan)}{name}", "outgoing", queue), plan)
 
 
 def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
@@ -298,6 +300,7 @@ def _withdraw_from(tx: Transaction, lane: Lane, most: int) -> int:
         else:
             row = {"key": position, "now": tx.now, "outcome": "discarded", "reason": CANCELLED, "delivered": 0}
             tx.execute(entries.SETTLE, row)
+            settled(tx, lane, position, "discarded", CANCELLED)
     if lane.owner is None:
         lane.blocked = None
         settle_cursor(tx, lane)

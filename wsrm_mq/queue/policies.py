@@ -6,7 +6,6 @@ It is stored with the queue as JSON, without what is as by default. Times are in
 from __future__ import annotations
 
 from functools import lru_cache
-from math import inf
 from typing import Any, Final, Literal
 
 import msgspec
@@ -18,6 +17,14 @@ from wsrm_mq.queue.policy import QueuePolicy as DispatchPolicy
 MAX_PRIORITY: Final = 9
 FOREVER: Final = 253_402_300_799_000
 """ms since the epoch, the end of year 9999: when a lease ends that lasts until its holder goes."""
+
+Durability = Literal["recoverable", "relaxed", "express"]
+"""What a message survives: recoverable, a loss of power; relaxed, the death of all processes; express, nothing but the
+process that put it: it is in the memory of one, and gone with that."""
+_BOUNDS: Final = (
+    *("max_backlog", "max_failures", "max_cancels", "max_deliveries"),
+    *("max_messages", "max_bytes", "memory_limit"),
+)
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -46,6 +53,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Whether a consumer may settle what another one has leased."""
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
     fairness: Literal["proportional", "fast", "round_robin"] = "proportional"
+    """How what is ready is shared among subscriptions: the next message goes to the smallest part of a backlog in use,
+    in whatever process; to the first that asks and has room; or, among those of one process, to one after the other.
+    """
     on_poison: Literal["block", "skip"] = "block"
     """The fate of an ordered group whose next message has failed for good: it stops, or goes on without it."""
     dead_letter: bool = True
@@ -54,18 +64,31 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long the body of a settled message is kept."""
     dedupe_window: float = 600.0
     """The time within which a message of the same id is the same message."""
+    journal: bool = False
+    """Each message that comes is recorded in the queue's journal, with what becomes of it (``journaling``)."""
+    durability: Durability = "recoverable"
+    """The durability of a message that is put there without one of its own."""
+    barrier: str | None = None
+    """A filter: a message that fits it waits for all before it, and goes to every subscription; all behind it waits
+    for it (``barriers``)."""
+    memory_limit: int = 64 * 1024 * 1024
+    """The bytes of memory that its express messages may have in the process that keeps them; beyond it they overflow
+    into a file."""
     properties: dict[str, str] = {}
     """An XPath or a path into JSON by property: what is taken from a body when it is stored (``promoting``)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_backlog", "max_failures", "max_cancels", "max_deliveries", "max_messages", "max_bytes"):
+        for name in _BOUNDS:
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` is {value}; it is at least 1, or None for no bound")
+            if value is not None and not 1 <= value < 2**63:
+                raise ValueError(f"`{name}` is {value}; it is at least 1 and below 2**63, or None for no bound")
+        if self.lease == 0:
+            raise ValueError("`lease` is 0; it is more than 0 seconds, or None: as long as its consumer lives")
         for name in ("lease", "ttl", "retain", "dedupe_window", "retry"):
             value = getattr(self, name)
-            if any(one is not None and not 0 <= one < inf for one in (value if isinstance(value, tuple) else (value,))):
-                raise ValueError(f"`{name}` is {value}; a time is seconds, at least 0")
+            times = value if isinstance(value, tuple) else (value,)
+            if any(one is not None and not 0 <= one <= FOREVER / 1000 for one in times):
+                raise ValueError(f"`{name}` is {value}; a time is seconds, at least 0, and ends before the year 9999")
 
     @property
     def lease_ms(self) -> int | None:
@@ -93,7 +116,7 @@ def _dispatch(retry: tuple[float, ...], max_failures: int | None, on_poison: str
     last = retry[-1] if retry else 0.0
     ladder = (*retry[:steps], *[last] * (steps - len(retry)))
     poison = OnPoison.BLOCK if on_poison == "block" else OnPoison.DEAD_LETTER
-    return DispatchPolicy(retry=tuple(ms(step) for step in ladder), connection_on_poison=poison)
+    return DispatchPolicy(retry=tuple(ms(step) for step in ladder), on_poison=poison, connection_on_poison=poison)
 
 
 def ms(seconds: float) -> int:
@@ -128,3 +151,10 @@ def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
 
 
 DEFAULT: Final = QueuePolicy()
+JOURNAL: Final = QueuePolicy(dead_letter=False, max_failures=None)
+"""The policy of a journal that is not declared: what is in it goes when a consumer or an operator has done with it, or
+its ``ttl`` has passed."""
+OF_JOURNAL: Final = frozenset(
+    ("lease", "max_backlog", "retry", "ttl", "max_messages", "max_bytes", "access", "peek", "leasing", "fairness")
+)
+"""The options that a journal has."""

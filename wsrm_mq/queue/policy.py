@@ -35,6 +35,17 @@ class OnFault(enum.StrEnum):
     """It goes to the dead letters and the sequence goes on."""
 
 
+class Mode(enum.StrEnum):
+    """Who takes the messages that arrive at an endpoint."""
+
+    DISPATCH = "dispatch"
+    """The application is called with each."""
+    PULL = "pull"
+    """Programs consume one-way messages from the endpoint's queue; the application is called with the others."""
+    COPY = "copy"
+    """The application is called with each, and what it has taken is published to a topic."""
+
+
 class Acknowledge(enum.StrEnum):
     """When an acknowledgement may name a message."""
 
@@ -61,6 +72,7 @@ class Resend:
 class QueuePolicy:
     """The policy of a wrapped endpoint. Times in ms."""
 
+    mode: Mode = Mode.DISPATCH
     retry: tuple[int, ...] = (1_000, 5_000, 15_000, 60_000, 300_000)
     """The ladder: how long to wait before the second, third, … try. Empty: no second try."""
     resend: Resend = field(default_factory=Resend)

@@ -22,12 +22,16 @@ REPLAYED = "replayed"
 """Reason of what was not delivered and is settled: its replay is delivered in its place."""
 
 
-def replays_of(tx: Transaction, source: Lane, queue: int, plan: str | None = None) -> Lane:
+def replays_of(
+    tx: Transaction, source: Lane, queue: int, plan: str | None = None, *, is_consumed: bool = False
+) -> Lane:
     """The lane in which messages of ``source`` are replayed into ``queue``, by a plan or by none; it is made if it
     is missing, or was given up: nothing of that is delivered. What replays a replay is in the same lane as that.
     Raises ``NotAllowed`` where a plan's was given up: that was an operator, who wants no more of it."""
     of = source.replay_of if source.kind == "replay" else source.id or None
-    found = tx.execute(repairs.REPLAYS_OF, {"lane": of, "queue": queue, "plan": plan}).fetchone()
+    found = tx.execute(
+        repairs.REPLAYS_OF, {"lane": of, "queue": queue, "plan": plan, "consumed": int(is_consumed)}
+    ).fetchone()
     lane = tx.lane(found[0]) if found is not None else None
     if lane is not None and lane.discard_from is None:
         return lane
@@ -50,6 +54,7 @@ def replays_of(tx: Transaction, source: Lane, queue: int, plan: str | None = Non
         ended_at=tx.now,
         replay_of=of,
         plan=plan,
+        is_consumed=is_consumed,
     )
     tx.add_lane(lane)
     return lane
@@ -66,6 +71,7 @@ def add_replay(tx: Transaction, position: int, replays: Lane) -> int:
         withdraw(tx, one, REPLAYED)
     elif one.reason == ANSWERED_WITH_FAULT and one.confirmed_at is None and replays.queue == one.home:
         tx.execute(repairs.CONFIRM, {"key": position, "now": tx.now})
+    is_consumed = replays.is_consumed and not one.wants_reply
     row = {
         "queue": replays.queue,
         "message": one.message,
@@ -73,7 +79,10 @@ def add_replay(tx: Transaction, position: int, replays: Lane) -> int:
         "number": replays.append(tx.now),
         "wants_reply": one.wants_reply,
         "replay_of": position,
+        "priority": DEFAULT_PRIORITY if is_consumed else None,
     }
+    if is_consumed:
+        tx.add_unsettled(replays.queue, 1, one.size)
     return tx.add_replay(row)
 
 
@@ -86,7 +95,7 @@ def append_again(tx: Transaction, one: Stored) -> int:
         "lane": one.lane.id,
         "number": one.lane.append(tx.now),
         "priority": DEFAULT_PRIORITY,
-        **dict.fromkeys(("expires_at", "retry_from", "retry_at", "hold")),
+        **dict.fromkeys(("expires_at", "retry_from", "retry_at", "hold", "journal_of", "asks")),
         "replay_of": one.position,
     }
     tx.add_unsettled(one.home, 1, one.size)

@@ -35,6 +35,8 @@ LEDGER: Final = 1_000
 """Rows of the ledger deleted in one transaction."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Of bodies; one message may have more."""
+CLIENTS: Final = 24 * 3_600_000
+"""ms. How long a subscription that has ended, and its client, are on record."""
 GRACE: Final = 60_000
 """ms. A request that waits for a message reads what became of it after it is settled."""
 
@@ -136,7 +138,7 @@ class Batch:
         tx.execute(sql.DROP_HEADERS, (as_json([*self.messages]),))
         BY_LANE.forget(tx, gone)
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
-        freed = tx.execute(sql.FREE_BODIES, (as_json([*self.bodies]),)).fetchall()
+        freed = tx.execute(sql.FREE_BODIES, {"keys": as_json([*self.bodies]), "now": tx.now}).fetchall()
         size = sum(self.messages[key] for key, _connection in dropped) + sum(self.bodies[key] for (key,) in freed)
         for key, count in Counter(key for key, _number in gone if key is not None).items():
             tx.execute(sql.COUNT_PRUNED, (count, key))
@@ -215,7 +217,10 @@ class _Due(NamedTuple):
     def goes(self, term: Kept | None, now: int) -> bool:
         if term is None or term.settled is None or (term.until_archived and not self.is_archived):
             return False
-        of_queue = 0 if self.policy is None else ms(decoded(self.policy).retain)
+        of_queue = 0
+        if self.policy is not None:
+            policy = decoded(self.policy)
+            of_queue = ms(max(policy.retain, policy.dedupe_window))
         return self.settled_at <= now - max(term.settled, GRACE, of_queue)
 
 
@@ -314,6 +319,18 @@ def _forget(tx: Transaction, keys: tuple[int, ...]) -> int:
 def forget_instances(tx: Transaction, ended_before: int) -> int:
     """Delete the rows of instances that ended long ago and own nothing."""
     return tx.execute(sql.DROP_OLD_INSTANCES, (ended_before,)).rowcount
+
+
+def are_old_clients(db: Database, before: int) -> bool:
+    """Whether ``forget_clients`` has anything to do."""
+    return db.execute(sql.OLD_CLIENTS, {"before": before, "count": 1}).fetchone() is not None
+
+
+def forget_clients(tx: Transaction, before: int) -> int:
+    """Delete up to ``BATCH`` subscriptions that ended ``before``, and as many clients that have none any more. Answers
+    how many of either there were at most: fewer than ``BATCH`` were the last."""
+    which = {"before": before, "count": BATCH}
+    return max(tx.execute(statement, which).rowcount for statement in (sql.DROP_SUBSCRIPTIONS, sql.DROP_CLIENTS))
 
 
 class Unused(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ownership import Claim, take
+from wsrm_mq.queue.window import may_leave
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import queues
@@ -62,12 +63,17 @@ def send(
     number: int | None = None,
     *,
     is_awaited: bool = False,
+    wants_reply: bool = False,
 ) -> Sent:
     """Have a message about a sequence leave. ``number``: its place in the outbound sequence, which is the one that this
     is about, or that answers it; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and
-    leaves on a response now; if that fails, it can be fetched."""
+    leaves on a response now; if that fails, it can be fetched. ``wants_reply``: it leaves again until it is
+    replied to (S-RET-011)."""
     channel = _lead(tx, about, _channel(about, message.to, is_numbered=number is not None))
-    number = channel.append(tx.now, number)
+    if number is not None and isinstance(about, OutboundRecord) and not may_leave(about, number):
+        channel.put_off(tx.now, number, len(message.body))
+    else:
+        number = channel.append(tx.now, number)
     key = tx.add_message(
         {
             "message_id": message.message_id,
@@ -81,7 +87,7 @@ def send(
         }
     )
     entry = {"id": key, "queue": channel.queue, "message": key, "lane": channel.id, "number": number}
-    tx.add_entry({**_FRESH, **entry})
+    tx.add_entry({**_FRESH, **entry, "wants_reply": int(wants_reply)})
     if isinstance(about, SequenceRecord) and message.to == about.acks_to:
         about.ack_due_at = None  # this takes it along
     if about.value.terms.rm.is_fetched(message.to.address):
@@ -93,12 +99,13 @@ def send(
 
 
 _FRESH: Final = {
-    "wants_reply": 0,
     "named": 1,
     "waiter": None,
     "outcome": None,
     "reason": None,
     "settled_at": None,
+    "priority": None,
+    "expires_at": None,
 }
 
 
@@ -107,6 +114,12 @@ def _channel(about: About, to: EndpointReference, *, is_numbered: bool) -> Chann
         return Channel(to, None, about.id, is_numbered)
     outbound = about.outbound.id if is_numbered and about.outbound is not None else None
     return Channel(to, about.id, outbound, is_numbered)
+
+
+def channel_of(tx: Transaction, outbound: OutboundRecord) -> Lane:
+    """The lane that the messages of a sequence of requests leave in."""
+    assert outbound.endpoint is not None
+    return _lead(tx, outbound, _channel(outbound, outbound.endpoint, is_numbered=True))
 
 
 def _lead(tx: Transaction, about: About, channel: Channel) -> Lane:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there
-from wsrm_mq.queue.ownership import Claim, free, give_back, move_past, still_mine
+from wsrm_mq.queue.ownership import Claim, free, give_back, has_next, move_past, still_mine
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, TerminateSequence
@@ -118,6 +118,8 @@ def settle(
     # The next message of a run does not wait for this commit.
     lane.running_since = tx.now if done.over_at is None else min(done.over_at, tx.now)
     goes_on = lane.has_next
+    if lane.is_consumed:  # what follows may be for consumers
+        goes_on = release and has_next(tx, lane)
     released = False
     if release and not goes_on:
         free(lane)
@@ -144,13 +146,14 @@ def _told(
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None,
 ) -> Settled:
     """``settled`` with that which only a sequence has: an acknowledgement, and the end of the offered one behind the
-    last reply."""
+    last reply. Consumers send nothing: where the end is to be sent, it is left to the service (``delivery.ends``)."""
     acknowledgement = terminates = None
     if acknowledge is not None and record.acks_to is None:
         acknowledgement = acknowledge(tx, record)
         record.ack_waits = False
     outbound = record.outbound
-    if outbound is not None and outbound.value.is_open and record.value.state in ENDED:
+    is_left_to_watch = record.is_consumed and outbound is not None and outbound.endpoint is not None
+    if outbound is not None and outbound.value.is_open and record.value.state in ENDED and not is_left_to_watch:
         end_outbound(tx, outbound)
         terminates = end_of(outbound) if is_ended_there(outbound) else None
     needs_watch = settled.needs_watch or record.ack_due_at == tx.now

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from wsrm_mq.queue import failure, settle
-from wsrm_mq.queue.expiring import over_limits
-from wsrm_mq.queue.leaving import TAKEN, Standing, failed, free_lane, lane_of, put_aside, standing
+from wsrm_mq.queue.diagnosis import NACKED
+from wsrm_mq.queue.leaving import (
+    TAKEN,
+    Standing,
+    failed,
+    free_lane,
+    holder_of,
+    lane_of,
+    over_limits,
+    put_aside,
+    standing,
+)
 from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.reporting import left
 from wsrm_mq.store import consuming, entries
-from wsrm_mq.store.pruning import FREE_BODIES
+from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -44,7 +56,6 @@ class Lease(NamedTuple):
 
 
 Settled = list[Settlement]
-Lane1 = Callable[[Transaction, Standing, Lane], Settlement]
 
 
 def ack(tx: Transaction, leases: Sequence[Lease]) -> Settled:
@@ -63,15 +74,18 @@ def ack(tx: Transaction, leases: Sequence[Lease]) -> Settled:
     for one in loose:
         if one.outcome is None and one.stored_policy is not None:
             tx.add_unsettled(one.queue, -1, -one.size)
-        if not one.policy.retain and not one.is_letter:
+            tx.counts.delivered(one.queue, None, is_replay=False)
+            if one.asks:
+                left(tx, one.position, one.message, one.size, one.asks, "delivered")
+        if not one.is_letter:
             freed.append(one.message)
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _in_lane(tx, one, _ack_in_lane)
-            if answers[one.position] is Settlement.SETTLED and one.stored_policy is not None and not one.policy.retain:
+            answers[one.position] = _ack_in_lane(tx, one, lane_of(tx, one))
+            if answers[one.position] is Settlement.SETTLED and one.stored_policy is not None:
                 freed.append(one.message)
     if freed:
-        tx.execute(FREE_BODIES, (as_json(freed),))
+        tx.execute(FREE_TAKEN, {"keys": as_json(freed), "now": tx.now})
     return [answers[one.position] for one in leases]
 
 
@@ -89,7 +103,7 @@ def release(tx: Transaction, leases: Sequence[Lease]) -> Settled:
             over_limits(tx, one)
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _in_lane(tx, one, _release_in_lane)
+            answers[one.position] = _returned(tx, one, _release_in_lane)
     return [answers[one.position] for one in leases]
 
 
@@ -98,11 +112,16 @@ def nack(tx: Transaction, leases: Sequence[Lease], error: str) -> Settled:
     allowed, answers = _judge(tx, leases, only_leased=True)
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _in_lane(tx, one, lambda tx, one, lane: _nack_in_lane(tx, one, lane, error))
+            answers[one.position] = _returned(tx, one, partial(_nack_in_lane, error=error))
             continue
-        tx.execute(consuming.FAIL, {"key": one.position, "error": storable(error)})
-        failures = one.failures + 1
-        tx.ledger("failed", lane_of(tx, one), position=one.position, attempt=failures, reason=storable(error))
+        if one.was_handed_out:
+            tx.execute(consuming.GIVE_BACK, {"keys": as_json([one.position])})
+            continue
+        why, failures = storable(error), one.failures + 1
+        tx.execute(consuming.FAIL, {"key": one.position, "error": why})
+        lane = lane_of(tx, one)  # as it is now
+        tx.ledger("failed", lane, position=one.position, attempt=failures, reason=why, failure=NACKED.columns)
+        tx.counts.failed(one.queue, NACKED.kind)
         if not one.is_letter and not over_limits(tx, one):
             failed(tx, one, failures, error)
     return [answers[one.position] for one in leases]
@@ -113,10 +132,11 @@ def reject(tx: Transaction, leases: Sequence[Lease], reason: str = "rejected", e
     allowed, answers = _judge(tx, leases)
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _in_lane(tx, one, lambda tx, one, lane: _reject_in_lane(tx, one, lane, reason))
+            answers[one.position] = _reject_in_lane(tx, one, lane_of(tx, one), reason)
         else:
             tx.execute(consuming.GIVE_BACK, {"keys": as_json([one.position])})
-            put_aside(tx, one, reason)
+            if not one.was_handed_out:
+                put_aside(tx, one, reason)
         if error is not None and answers[one.position] is Settlement.SETTLED:
             tx.execute(consuming.SAY_WHY, {"key": one.position, "error": storable(error)})
     return [answers[one.position] for one in leases]
@@ -146,7 +166,7 @@ def hand_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
         tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _in_lane(tx, one, _back_in_lane)
+            answers[one.position] = _returned(tx, one, _back_in_lane)
     return [answers[one.position] for one in leases]
 
 
@@ -165,15 +185,12 @@ def _judge(
             answer = answers[asked.position] = _may_settle(tx, one, asked.fence, only_leased=only_leased)
             if answer is Settlement.SETTLED:
                 allowed[asked.position] = one
-    return [allowed[position] for position in sorted(allowed)], answers
+    in_turn = sorted(allowed.values(), key=lambda one: (one.number or 0, one.position))
+    return in_turn, answers
 
 
 def _may_settle(tx: Transaction, one: Standing, fence: int | None, *, only_leased: bool) -> Settlement:
-    owner, held = one.owner, one.fence
-    if one.lane is not None and not one.is_letter:
-        lane = tx.lane(one.lane)
-        assert lane is not None
-        owner, held = lane.owner, lane.fence
+    owner, held = holder_of(tx, one)
     is_over = one.outcome is not None and not one.is_letter
     if fence is not None and owner is not None and held == fence:
         return Settlement.SETTLED if not is_over or one.lane is None else Settlement.ALREADY_SETTLED
@@ -189,15 +206,14 @@ def _may_settle(tx: Transaction, one: Standing, fence: int | None, *, only_lease
 # in an ordered group
 
 
-def _in_lane(tx: Transaction, one: Standing, verb: Lane1) -> Settlement:
+def _returned(tx: Transaction, one: Standing, verb: Callable[[Transaction, Standing, Lane], Settlement]) -> Settlement:
     lane = lane_of(tx, one)
-    if lane.owner is None:
-        return Settlement.NOT_YOURS
-    return verb(tx, one, lane)
+    return Settlement.SETTLED if lane.owner is None else verb(tx, one, lane)  # it went back with one before it
 
 
 def _is_next(one: Standing, lane: Lane) -> bool:
-    return one.number == lane.cursor
+    """Whether it may be settled now. Where numbers come late, one before it may have come since it was leased."""
+    return one.number == lane.cursor or lane.in_any_order
 
 
 def _ack_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
@@ -206,6 +222,8 @@ def _ack_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
     settle.settle(tx, _claim(tx, lane), one.position, one.number)
     if one.stored_policy is not None and lane.is_consumed:
         tx.add_unsettled(one.queue, -1, -one.size)
+    if one.asks:
+        left(tx, one.position, one.message, one.size, one.asks, "delivered")
     _end_if_through(tx, lane)
     return Settlement.SETTLED
 
@@ -214,8 +232,9 @@ def _nack_in_lane(tx: Transaction, one: Standing, lane: Lane, error: str) -> Set
     if not _is_next(one, lane) or one.number is None:
         return Settlement.OUT_OF_ORDER
     tail = one.number + 1
-    failure.fail(tx, _claim(tx, lane), one.position, one.number, error, one.policy.dispatch)
+    failure.fail(tx, _claim(tx, lane), one.position, one.number, error, one.policy.dispatch, NACKED)
     free_lane(tx, lane, tail)
+    over_limits(tx, standing(tx, [one.position])[one.position])
     return Settlement.SETTLED
 
 
@@ -229,7 +248,11 @@ def _release_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
     tx.execute(entries.CANCEL, {"key": one.position})
     _back_in_lane(tx, one, lane)
     most = one.policy.max_cancels
-    if most is not None and one.cancels + 1 >= most:
+    if (
+        most is not None
+        and one.cancels + 1 >= most
+        and tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone()
+    ):
         put_aside(tx, one, "max_cancels")
     return Settlement.SETTLED
 
@@ -239,6 +262,7 @@ def _back_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
     assert one.number is not None
     if _is_next(one, lane):
         free_lane(tx, lane)
+        over_limits(tx, standing(tx, [one.position])[one.position])
         return Settlement.SETTLED
     (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
     tx.execute(consuming.COUNT_RUN, {"lane": lane.id, "lower": one.number, "upper": below})
@@ -252,6 +276,11 @@ def _claim(tx: Transaction, lane: Lane) -> Claim:
 
 
 def _end_if_through(tx: Transaction, lane: Lane) -> None:
+    """End the lease of a lane where all that was leased is settled, whatever came since that lies before it."""
     (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
-    if lane.cursor >= (below or 0):
+    is_through = lane.cursor >= (below or 0)
+    if not is_through and lane.in_any_order:
+        run = {"lane": lane.id, "below": below, "fence": lane.fence}
+        is_through = tx.execute(consuming.LEFT_OF_RUN, run).fetchone() is None
+    if is_through:
         free_lane(tx, lane)

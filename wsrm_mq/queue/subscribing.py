@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.declaring import Declared, let_go, take_for
 from wsrm_mq.store import subscribing
-from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.transaction import Transaction, as_json
 
 
 class Terms(NamedTuple):
@@ -32,7 +33,11 @@ class Granted(NamedTuple):
 
 def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Granted:
     """Begin a subscription. Its backlog is as asked for, and not above the limit of any of its queues. Raises
-    ``QueueBusy`` where another consumer alone reads one."""
+    ``QueueBusy`` where another consumer alone reads one, and ``ConfigurationError`` where one of several has a
+    barrier."""
+    barred = next((queue for queue in queues if queue.policy.barrier is not None), None)
+    if barred is not None and len(queues) > 1:
+        raise ConfigurationError(f"{barred.name} has a `barrier`: subscribe to it by itself.")
     limits = [queue.policy.max_backlog for queue in queues]
     backlog = min([terms.max_backlog, *(limit for limit in limits if limit is not None)])
     lease = queues[0].policy.lease_ms if terms.lease is None else terms.lease
@@ -45,6 +50,7 @@ def subscribe(tx: Transaction, queues: Sequence[Declared], terms: Terms) -> Gran
         "granted": backlog,
         "lease": lease,
         "acknowledges": "each",
+        "beside": as_json([queue.key for queue in queues[1:]]) if len(queues) > 1 else None,
         "now": tx.now,
     }
     (key,) = tx.execute(subscribing.ADD_SUBSCRIPTION, row).fetchone()
@@ -60,6 +66,11 @@ def client_of(tx: Transaction, name: str) -> int:
     known = tx.execute(subscribing.CLIENT, who).fetchone()
     (key,) = known or tx.execute(subscribing.ADD_CLIENT, {**who, "now": tx.now}).fetchone()
     return int(key)
+
+
+def client_gone(tx: Transaction, name: str) -> None:
+    """The client of this name of this instance is gone, which lives on."""
+    tx.execute(subscribing.END_CLIENT, {"instance": tx.instance, "who": name, "now": tx.now})
 
 
 def unsubscribe(tx: Transaction, queues: Sequence[Declared], granted: Granted) -> None:

@@ -6,30 +6,36 @@ follow: ``db/#`` takes ``db``, ``db/add`` and ``db/add/row``.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
-from wsrm_mq.errors import ConfigurationError, NotAllowed, Unrouted
+from wsrm_mq.errors import ConfigurationError, NotAllowed, UnknownQueue, Unrouted
 from wsrm_mq.queue import clearing
+from wsrm_mq.queue.adding import Put, add_entry, add_message
 from wsrm_mq.queue.clearing import Cleared
-from wsrm_mq.queue.declaring import Declared, declare, declared
-from wsrm_mq.queue.filters import parse
-from wsrm_mq.queue.put import Put, add_entry, add_message, make_room, put_before, with_promoted
+from wsrm_mq.queue.declaring import LOG, Declared, declare, refuse_system
+from wsrm_mq.queue.filters import fits_stored, parse
+from wsrm_mq.queue.policies import DEFAULT, Durability
+from wsrm_mq.queue.put import make_room, put_before, with_promoted
+from wsrm_mq.queue.reporting import reached
 from wsrm_mq.queue.subscribing import client_of
 from wsrm_mq.store import topics
-from wsrm_mq.store.compiling import bound
-from wsrm_mq.store.filtering import fitting_message
 from wsrm_mq.store.port import Database, Instances
+from wsrm_mq.store.queues import EVERY_QUEUE
 from wsrm_mq.store.transaction import Transaction
 
 KIND: Final = "subscription"
+Bound = list[tuple[Declared, list[str | None]]]
+"""Queues, each with the filters of its bindings."""
 LONGEST: Final = 200
 
 
 class Published(NamedTuple):
-    """Where a message went. ``position``: in the first of the ``queues``; ``None`` where there is none."""
+    """Where a message went. ``position``: in the first of the ``queues``, or where its topic retains it; ``None`` where
+    nothing has it."""
 
     position: int | None
     queues: tuple[str, ...]
@@ -54,6 +60,7 @@ def bind(tx: Transaction, pattern: str, queue: Declared, filter: str | None = No
     """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. What is
     bound already stays so. Raises ``ConfigurationError`` and ``FilterError``."""
     check_pattern(pattern)
+    refuse_system(queue)
     if filter is not None:
         parse(filter)
     row = {"queue": queue.key, "pattern": pattern, "filter": filter}
@@ -67,6 +74,8 @@ def unbind(tx: Transaction, pattern: str, queue: Declared) -> int:
 
 
 def check_pattern(pattern: str) -> None:
+    if not isinstance(pattern, str):
+        raise _unusable("pattern", pattern)
     *levels, last = pattern.split("/")
     fixed = [*(one for one in levels if one != "*"), *([] if last in ("*", "#") else [last])]
     if not _is_usable([*levels, last]) or any("*" in one or "#" in one for one in fixed):
@@ -74,7 +83,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def check_topic(topic: str) -> None:
-    if not _is_usable(topic.split("/")) or "*" in topic or "#" in topic:
+    if not isinstance(topic, str) or not _is_usable(topic.split("/")) or "*" in topic or "#" in topic:
         raise _unusable("topic", topic)
 
 
@@ -82,7 +91,7 @@ def _is_usable(levels: list[str]) -> bool:
     return all(one and one == one.strip() and one.isprintable() for one in levels) and sum(map(len, levels)) <= LONGEST
 
 
-def _unusable(what: str, text: str) -> ConfigurationError:
+def _unusable(what: str, text: object) -> ConfigurationError:
     stars = ", a level may be *, and the last one #" if what == "pattern" else ", and neither * nor #"
     return ConfigurationError(
         f"{text!r} is no {what}: that has levels with a slash between them, as `bucket/event`{stars}."
@@ -104,15 +113,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 # publishing
 
 
-def publish(tx: Transaction, topic: str, one: Put, *, mandatory: bool = False) -> Published:
-    """Put a message into each queue that is bound to ``topic``, once, or into none of them; where none is, the ledger
-    says so. It has the properties that any of the queues promotes. ``mandatory``: raises ``Unrouted`` where no queue
-    takes it; nothing is stored then. Raises ``QuotaExceeded`` where a queue has no room."""
+def publish(tx: Transaction, topic: str, one: Put, *, mandatory: bool = False, bound: Bound | None = None) -> Published:
+    """Put a message into each queue that is bound to ``topic``, once, or into none of them; where none is, and nothing
+    retains it, the ledger says so. It has the properties that any of the queues promotes. ``mandatory``: raises
+    ``Unrouted`` then; nothing is stored. ``bound``: the queues, where they were looked up. Raises ``QuotaExceeded``
+    where a queue has no room."""
     check_topic(topic)
     said = one._replace(header=one.header._replace(topic=topic))
-    found = _bound_to(tx, topic)
+    found = bound_to(tx, topic) if bound is None else bound
     first: int | None = None
-    names = []
+    takers: list[Declared] = []
     fresh = []
     for queue, wanted in found:
         known = None if one.message_id is None else put_before(tx, queue, one.message_id)
@@ -120,53 +130,58 @@ def publish(tx: Transaction, topic: str, one: Put, *, mandatory: bool = False) -
             fresh.append((queue, wanted))
         else:
             first = first or known
-            names.append(queue.name)
+            takers.append(queue)
     if fresh:
         expressions = {name: path for queue, _wanted in fresh for name, path in queue.policy.properties.items()}
         message = add_message(tx, with_promoted(said, expressions))
         came_with = True
         for queue, wanted in fresh:
-            if _is_wanted(tx, message, wanted, one.priority):
+            if is_wanted(tx, message, wanted, one.priority):
                 make_room(tx, queue, len(one.body))
                 position = add_entry(tx, queue, said, message, came_with=came_with)
                 came_with, first = False, first or position
-                names.append(queue.name)
+                takers.append(queue)
+                if queue.kind != LOG:
+                    reached(tx, one, position)
         if came_with:
             tx.execute(topics.DROP_HEADER, {"key": message})
             tx.execute(topics.DROP_MESSAGE, {"key": message})
-    if not names:
+    if not takers:
         if mandatory:
             raise unrouted(topic)
-        tx.ledger("unrouted", reason=topic)
-    return Published(first, tuple(names))
+        write_down_unrouted(tx, topic, one)
+    return Published(first, tuple(queue.name for queue in takers if queue.kind != LOG))
+
+
+def write_down_unrouted(tx: Transaction, topic: str, one: Put) -> None:
+    """No queue has taken a message. That is on record among the acts of operators: one of them may lead it to a queue.
+    The actor is the client that published it."""
+    tx.ledger("unrouted", reason=topic, actor=one.header.client or clearing.ACTOR)
 
 
 def unrouted(topic: str) -> Unrouted:
     return Unrouted(f"No queue takes what was published to {topic}. Bind one: `node.bind({topic!r}, queue)`.")
 
 
-def _bound_to(tx: Transaction, topic: str) -> list[tuple[Declared, list[str | None]]]:
-    """The queues whose bindings match, each with the filters of those."""
+def bound_to(db: Database, topic: str) -> Bound:
+    """The queues whose bindings match a topic, each with the filters of those."""
     found: dict[int, tuple[Declared, list[str | None]]] = {}
-    for pattern, filter, *row in tx.execute(topics.BINDINGS).fetchall():
+    for pattern, filter, *row in db.execute(topics.BINDINGS).fetchall():
         if matches(pattern, topic):
             found.setdefault(row[0], (Declared(*row), []))[1].append(filter)
     return list(found.values())
 
 
-def _is_wanted(tx: Transaction, message: int, filters: Iterable[str | None], priority: int) -> bool:
-    for filter in filters:
-        if filter is None:
-            return True
-        statement, values = _statement(filter)
-        if tx.execute(statement, {**values, "message": message, "priority": priority}).fetchone() is not None:
-            return True
-    return False
+def durability_of(bound: Bound) -> Durability:
+    """The durability of what is published without one of its own: the message is stored once for all its queues, as
+    safe as the safest of them wants it."""
+    wanted = {queue.policy.durability for queue, _filters in bound}
+    return next((one for one in get_args(Durability) if one in wanted), DEFAULT.durability)
 
 
-@lru_cache(1024)
-def _statement(filter: str) -> tuple[str, dict[str, Any]]:
-    return bound(fitting_message(parse(filter)))
+def is_wanted(tx: Transaction, message: int, filters: Iterable[str | None], priority: int) -> bool:
+    """Whether a stored message fits one of these filters; ``None``: any does."""
+    return any(filter is None or fits_stored(tx, filter, message, priority) for filter in filters)
 
 
 # durable subscriptions
@@ -174,32 +189,49 @@ def _statement(filter: str) -> tuple[str, dict[str, Any]]:
 
 def queue_of(client: str, name: str) -> str:
     """The queue of a durable subscription. Raises ``ConfigurationError``."""
-    if not name or "/" in name:
-        raise ConfigurationError(f"`name` is {name!r}; that of a durable subscription has no slash in it.")
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ConfigurationError(f"`name` is {name!r}; that of a durable subscription is a text without a slash.")
     return f"{client}/{name}" if client else name
 
 
 def subscribe_durable(tx: Transaction, client: str, name: str, pattern: str, filter: str | None = None) -> Declared:
     """The queue of the durable subscription ``name`` of a client, which is made with it: it collects what is published
-    to a topic of ``pattern`` and fits ``filter``, also while the client is away. With another pattern or filter than
-    before, what it has stays. Raises ``NotAllowed`` where another queue has its name."""
+    to a topic of ``pattern`` and fits ``filter``, also while the client is away. Raises ``NotAllowed`` where another
+    queue has its name, or it was begun with another pattern or filter."""
+    check_pattern(pattern)
     queue = declare(tx, queue_of(client, name), kind=KIND)
     _check_kind(queue)
     row = {"queue": queue.key, "client": client_of(tx, client), "filter": filter, "now": tx.now}
     before = tx.execute(topics.DURABLE, {"queue": queue.key}).fetchone()
     if before is None:
         tx.execute(topics.ADD_DURABLE, {**row, "name": name, "pattern": pattern})
+    elif tuple(before) != (pattern, filter):
+        fitting = "all" if before[1] is None else f"what fits {before[1]!r}"
+        raise NotAllowed(
+            f"The subscription {queue.name} collects {fitting} of {before[0]!r}, and not what is asked for now. Open "
+            f"it as it is, and `replace` its filter; or `node.unsubscribe({name!r}, client={client!r})` first, which "
+            "purges what it has."
+        )
     else:
-        if tuple(before) != (pattern, filter):
-            tx.execute(topics.UNBIND_ONE, {"queue": queue.key, "pattern": before[0], "filter": before[1]})
-        tx.execute(topics.SET_DURABLE, {**row, "new_pattern": pattern})
+        tx.execute(topics.SET_DURABLE, row)
     bind(tx, pattern, queue, filter)
     return queue
 
 
+def collect(tx: Transaction, queue: Declared, filter: str | None) -> None:
+    """From now on the durable subscription of a queue collects what fits ``filter``; what it has stays."""
+    pattern, before = tx.execute(topics.DURABLE, {"queue": queue.key}).fetchone()
+    tx.execute(topics.UNBIND_ONE, {"queue": queue.key, "pattern": pattern, "filter": before})
+    tx.execute(topics.SET_COLLECTED, {"queue": queue.key, "filter": filter})
+    bind(tx, pattern, queue, filter)
+
+
 def unsubscribe(tx: Transaction, client: str, name: str) -> Cleared:
     """End a durable subscription: its queue is deleted, and what is in it purged."""
-    queue = declared(tx, queue_of(client, name))
+    row = tx.queue_row(queue_of(client, name))
+    if row is None:
+        raise UnknownQueue(f"There is no subscription {name!r} of the client {client!r}: `node.clients()` lists all.")
+    queue = Declared(*row)
     _check_kind(queue)
     return clearing.delete(tx, queue, force=True)
 
@@ -214,7 +246,12 @@ def _check_kind(queue: Declared) -> None:
 
 def clients(db: Database, instances: Instances, now: int) -> list[Client]:
     """Who has subscribed, by name: each as it is now, or was when it went."""
-    subscribed = db.execute(topics.SUBSCRIBED).fetchall()
+    names = {key: name for key, name, *_ in db.execute(EVERY_QUEUE)}
+    subscribed = [
+        (client, name, pattern)
+        for client, first, pattern, beside in db.execute(topics.SUBSCRIBED).fetchall()
+        for name in (first, *(names[key] for key in json.loads(beside or "[]") if key in names))
+    ]
     sessions: dict[str, list[tuple[int, int, int, bool]]] = {}
     for key, name, instance, pid, seen_at, ended_at in db.execute(topics.CLIENTS).fetchall():
         is_live = ended_at is None and instances.lives(instance) is not False

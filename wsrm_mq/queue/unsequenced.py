@@ -11,6 +11,8 @@ from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender, look_around
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import end_lane, expire
+from wsrm_mq.queue.policy import Mode
+from wsrm_mq.queue.pulling import endpoint_queue, lack_in_queue
 from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.sequence.states import Act
@@ -54,7 +56,11 @@ def _lack_of_room(tx: Transaction, arrival: Arrival, queue: int | None) -> str:
     if queue is not None and not tx.serves(queue):
         return not_ours(arrival.sender.queue)
     room = arrival.policy.room
-    return full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
+    lack = full(tx, room) or crowded(tx, arrival.connection, room.max_per_connection)
+    if lack or arrival.policy.mode is not Mode.PULL:
+        return lack
+    endpoint_queue(tx, arrival.sender.queue, arrival.policy)
+    return lack_in_queue(tx, arrival)
 
 
 def end_connections(tx: Transaction, names: list[str]) -> int:
@@ -73,6 +79,7 @@ def _loose(tx: Transaction, arrival: Arrival) -> LooseEntry:
     sender = arrival.sender
     return LooseEntry(
         queue=tx.queue(sender.queue),
+        is_consumed=arrival.policy.mode is Mode.PULL,
         kind="loose",
         identifier=new_identifier(),
         soap=sender.soap,
@@ -103,6 +110,7 @@ def _begin(tx: Transaction, arrival: Arrival, connection: str) -> Lane:
     sender, policy = arrival.sender, arrival.policy
     lane = Lane(
         queue=tx.queue(sender.queue),
+        is_consumed=policy.mode is Mode.PULL,
         kind="connection",
         identifier=new_identifier(),
         soap=sender.soap,

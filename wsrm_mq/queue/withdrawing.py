@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.idle import make_idle
-from wsrm_mq.queue.ownership import count_unsettled_of, settle_cursor
+from wsrm_mq.queue.ownership import count_again, settle_cursor
+from wsrm_mq.queue.reporting import settled
 from wsrm_mq.store import entries, repairs
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.records import Lane
@@ -30,6 +31,8 @@ class Stored(NamedTuple):
     wants_reply: int
     size: int
     """Bytes of its body."""
+    failures: int
+    cancels: int
     has_body: int
 
     @property
@@ -83,7 +86,7 @@ def put_back(tx: Transaction, one: Stored) -> None:
                 f"{lane.identifier} has delivered messages behind number {number}, which would come late. {instead}"
             )
     tx.execute(repairs.UNSETTLE, {"key": one.position})
-    count_unsettled_of(tx, lane, one.position, 1)
+    count_again(tx, lane, one.position)
     if is_held:
         lane.hold(one.size)
     else:
@@ -105,7 +108,7 @@ def _take_out(tx: Transaction, one: Stored, reason: str) -> None:
     tx.execute(
         entries.SETTLE, {"key": one.position, "now": tx.now, "outcome": "discarded", "reason": reason, "delivered": 0}
     )
-    count_unsettled_of(tx, lane, one.position, -1)
+    settled(tx, lane, one.position, "discarded", reason)
     lane.name(number, tx.now)
     if is_held:
         lane.held -= 1

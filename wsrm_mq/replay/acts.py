@@ -89,7 +89,7 @@ def _is_served(path: Path) -> bool:
 
 
 def do_remainder(path: Path, verb: Callable[[Transaction], int]) -> None:
-    """Do what an act has left, in one transaction after the other, as a process of the service does it."""
+    """Do the rest of an act, in one transaction after the other, as a process of the service does it."""
     while run_once(path, verb):
         pass
 
@@ -200,16 +200,17 @@ class MessageAct(NamedTuple):
         reason: str,
         dry_run: bool = False,
         on_progress: OnProgress = _ignored,
+        **arguments: Any,
     ) -> Acted:
-        """Do it to the messages that ``which`` means: a position, positions, or a query. ``dry_run``: nothing is
-        changed. Raises ``NotAllowed`` or ``NotFound`` where it does not fit the only one; of many, each that it does
-        not fit is in the answer."""
+        """Do it to the messages that ``which`` means: a position, positions, or a query; ``arguments`` are the act's
+        own. ``dry_run``: nothing is changed. Raises ``NotAllowed`` or ``NotFound`` where it does not fit the only one;
+        of many, each that it does not fit is in the answer."""
         if isinstance(which, str):
             which = fitting(store, self.act, which)
         positions = [which] if isinstance(which, int) else [*which]
         done = refusals = 0
         refused = list[Refused]()
-        how = {"actor": actor, "reason": reason}
+        how = {"actor": actor, "reason": reason, **arguments}
         for one in perform(store, self.act, positions, dry_run=dry_run, on_progress=on_progress, **how):
             if not one.refused:
                 done += 1

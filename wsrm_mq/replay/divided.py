@@ -23,13 +23,13 @@ import msgspec
 
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.files import replacing
-from wsrm_mq.replay.plan import FORMAT, About, Line
+from wsrm_mq.replay.plan import About, Line
+from wsrm_mq.store.clock import wall_clock
 
 MANIFEST: Final = "plan.json"
 PARTS: Final = "parts"
 JOURNALS: Final = "journals"
 _DIGEST: Final = "digest"
-_PIECE: Final = 1024 * 1024
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,11 +117,7 @@ class DividedPlan:
             self.manifest = _manifest(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise NotAllowed(f"{directory}: has a plan of another version: {error}. Make the plan again.") from error
-        if self.manifest.wsrm_mq_plan != FORMAT:
-            raise NotAllowed(
-                f"{directory}: has the format {self.manifest.wsrm_mq_plan} of plans, this version knows {FORMAT}. "
-                "Make the plan again."
-            )
+        self.manifest.check_format(f"{directory}:")
 
     def journals(self, part: int) -> Path:
         """The directory of the journals of a part, which goes by its place in the manifest."""
@@ -132,8 +128,8 @@ class DividedPlan:
         return [state_of(self.journals(part)) for part in range(len(self.manifest.parts))]
 
     def standing(self) -> Standing:
-        """Reads all journals, and each part with a sequence that stands still. Raises ``NotAllowed`` for a changed
-        one."""
+        """The progress of the plan. Reads all journals, and each part with a sequence that stands still. Raises
+        ``NotAllowed`` for a changed part."""
         states = self.states()
         stopped = (one for part, state in enumerate(states) if state.stopped for one in self._stopped(part, state))
         return Standing(self.manifest.messages, sum(state.delivered for state in states), tuple(stopped))
@@ -152,10 +148,7 @@ class DividedPlan:
         except OSError as error:
             raise NotAllowed(f"{file}: {error.strerror}. Executors need the plan at the same path.") from error
         with opened:
-            digest = hashlib.sha256()
-            while piece := opened.read(_PIECE):
-                digest.update(piece)
-            if digest.hexdigest() != self.manifest.parts[part].sha256:
+            if hashlib.file_digest(opened, "sha256").hexdigest() != self.manifest.parts[part].sha256:
                 raise NotAllowed(f"{file}: was changed since the plan was made. Make a new plan.")
             opened.seek(0)
             for number, text in enumerate(opened, 1):
@@ -221,7 +214,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _records(file: Path) -> Iterator[Record]:
-    """A last line that was not written to its end tells nothing."""
+    """The records of a journal. A last line that was not written to its end is left out."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
@@ -252,10 +245,10 @@ class Rehearsal:
         return line <= self.state.last.get(group, 0) or (stopped is not None and stopped.run == self._run)
 
     def delivered(self, line: int, group: int) -> None:
-        self._add(Record(line, group, _now()))
+        self._add(Record(line, group, wall_clock()))
 
     def stopped(self, line: int, group: int, error: str) -> None:
-        self._add(Record(line, group, _now(), error, self._run))
+        self._add(Record(line, group, wall_clock(), error, self._run))
 
     def _add(self, record: Record) -> None:
         self.state.add(record)
@@ -304,7 +297,3 @@ def _claimed(directory: Path) -> tuple[int, Path]:
 
 def _name(number: int) -> str:
     return f"{number:06}.ndjson"
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

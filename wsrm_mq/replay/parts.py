@@ -1,7 +1,8 @@
-"""A part of a divided plan is run: its messages are sent in the order of its lines, the next when the last is answered.
+"""The run of one part of a divided plan: its messages are sent in the order of its lines, the next when the last is
+answered.
 
-So whatever ends an attempt, and however often a part is begun again, the first arrivals of a sequence's messages are in
-their order; a target that knows messages by their keys has each once.
+So the first arrivals of a sequence's messages are in their order, however often an attempt ends and the part is begun
+again; a target that knows messages by their keys has each once.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -34,7 +35,6 @@ percent-encoded."""
 
 _HEADER: Final = 16 * 1024 * 1024
 """Bytes that the first line may have."""
-_PIECE: Final = 1024 * 1024
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -65,6 +65,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     left_out: tuple[LeftOut, ...]
     warnings: tuple[str, ...]
+
+    def check_format(self, place: str) -> None:
+        """Raises ``NotAllowed`` where another version has written the plan that is at ``place``."""
+        if self.wsrm_mq_plan != FORMAT:
+            raise NotAllowed(
+                f"{place} has the format {self.wsrm_mq_plan} of plans, this version knows {FORMAT}. "
+                "Make the plan again."
+            )
 
 
 class Header(About, frozen=True, kw_only=True):
@@ -102,25 +110,26 @@ _header = msgspec.json.Decoder(Header).decode
 _line = msgspec.json.Decoder(Line).decode
 
 
-def encoded(line: Line) -> bytes:
-    """Encode a line as it stands in the file."""
-    return _encode(line) + b"\n"
+def encoded(of: Header | Line) -> bytes:
+    """Encode a header or a message as its line in the file."""
+    return _encode(of) + b"\n"
 
 
 def write_plan(path: Path, header: Header, lines: IO[bytes]) -> str:
     """Write header and ``lines``, encoded and read from their beginning, to ``path`` at once, or not at all. Answers
     the digest. Raises ``NotAllowed`` where the file is there or cannot be made."""
     unfinished = path.with_name(f".{path.name}.{header.id}")
-    digest = hashlib.sha256()
     try:
-        handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        handle = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
-            with open(handle, "wb") as file:
-                for piece in _pieces(header, lines):
-                    digest.update(piece)
-                    file.write(piece)
+            with open(handle, "w+b") as file:
+                file.write(encoded(header))
+                lines.seek(0)
+                shutil.copyfileobj(lines, file)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(handle)
+                file.seek(0)
+                digest = hashlib.file_digest(file, "sha256")
             os.link(unfinished, path)  # unlike a rename it replaces nothing
         finally:
             unfinished.unlink(missing_ok=True)
@@ -129,13 +138,6 @@ def write_plan(path: Path, header: Header, lines: IO[bytes]) -> str:
     except OSError as error:
         raise NotAllowed(f"{path}: cannot be written: {error.strerror}. No plan was made.") from error
     return digest.hexdigest()
-
-
-def _pieces(header: Header, lines: IO[bytes]) -> Iterator[bytes]:
-    yield _encode(header) + b"\n"
-    lines.seek(0)
-    while piece := lines.read(_PIECE):
-        yield piece
 
 
 class PlanFile:
@@ -167,21 +169,14 @@ class PlanFile:
             header = _header(first)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise NotAllowed(f"{self.path} is no plan of wsrm-mq: {error}.") from error
-        if header.wsrm_mq_plan != FORMAT:
-            raise NotAllowed(
-                f"{self.path} has the format {header.wsrm_mq_plan} of plans, this version knows {FORMAT}. "
-                "Make the plan again."
-            )
+        header.check_format(str(self.path))
         return header
 
     def digest(self) -> str:
         """SHA-256 of the whole file, as it is now."""
         self._as_verified = self._stamp()
-        digest = hashlib.sha256()
         self._file.seek(0)
-        while piece := self._file.read(_PIECE):
-            digest.update(piece)
-        return digest.hexdigest()
+        return hashlib.file_digest(self._file, "sha256").hexdigest()
 
     def lines(self, after: int = 0) -> Iterator[tuple[int, Line]]:
         """Each line behind line ``after`` with its number, from 1. Raises ``NotAllowed`` where the file was written to

@@ -38,8 +38,6 @@ them at once."""
 PIECE: Final = 500
 """Messages entered in one transaction."""
 LOOK_SECONDS: Final = 0.02
-MOST_CREDIT_SECONDS: Final = 0.1
-"""The time for which a rate is made up where messages were entered late."""
 _STOPPED_SECONDS: Final = 1.0
 """The wait of a message whose turn did not come before its run was stopped: the run has ended by then."""
 _DRAIN_SECONDS: Final = 30.0
@@ -94,17 +92,24 @@ def nothing_here(_delivery: Delivery) -> Outcome:
 def check_plan(where: str | Path, file: Path) -> Plan:
     """Check that the plan ``file`` can be run on the store at ``where``, and answer the store's row of it. Raises
     ``NotAllowed`` where it cannot: it was changed, is of another store, is over, or is being run."""
-    path = store_path(where)
     with PlanFile(file) as plan:
-        _refuse_other_store(path, plan)
-        return _refuse(path, plan, plan.digest())
+        return _checked(store_path(where), plan)[0]
 
 
-def _refuse(path: Path, plan: PlanFile, digest: str, target: str | None = None) -> Plan:
+def _checked(path: Path, plan: PlanFile, target: str | None = None) -> tuple[Plan, str]:
+    """Answer the store's row of a plan that can be run on it, to ``target``, and the digest of its file."""
     with closing(connect_looker(path)) as db, store_errors(path):
+        if identify(db).id != plan.header.store:
+            raise NotAllowed(f"{plan.path} was made of another store than {path}.")
+        if db.execute(sql.PLAN, (plan.header.id,)).fetchone() is None:
+            raise NotFound(
+                f"{path} knows no plan {plan.header.id}: it ended long ago, or the store was put back from before. "
+                "Make the plan again."
+            )
+        digest = plan.digest()
         known = verbs.plan_of(db, plan.header.id)
         verbs.refuse(db, known, digest, target)
-    return known
+    return known, digest
 
 
 def cancel_plan(where: str | Path, plan: str, *, actor: str, reason: str, dry_run: bool = False) -> Withdrawn:
@@ -162,9 +167,7 @@ def run_plan(
     """
     path = store_path(where)
     with PlanFile(file) as plan:
-        _refuse_other_store(path, plan)
-        digest = plan.digest()
-        _refuse(path, plan, digest, target)  # what an earlier run has left is served from the start on
+        _, digest = _checked(path, plan, target)  # what an earlier run has left is served from the start on
         if call is None and not _lives_service(path):
             raise NotAllowed(
                 f"No service runs on {path} that could deliver. Start it, or deliver here: --to MODULE:ATTRIBUTE."
@@ -202,17 +205,6 @@ def _paced(call: Call, pace: Pace) -> Call:
     return call_in_turn
 
 
-def _refuse_other_store(path: Path, plan: PlanFile) -> None:
-    with closing(connect_looker(path)) as db, store_errors(path):
-        if identify(db).id != plan.header.store:
-            raise NotAllowed(f"{plan.path} was made of another store than {path}.")
-        if db.execute(sql.PLAN, (plan.header.id,)).fetchone() is None:
-            raise NotFound(
-                f"{path} knows no plan {plan.header.id}: it ended long ago, or the store was put back from before. "
-                "Make the plan again."
-            )
-
-
 def _lives_service(path: Path) -> bool:
     with closing(connect_looker(path)) as db, store_errors(path):
         return any(not serving.is_run for serving in served(db))
@@ -233,10 +225,8 @@ class _Run:
         self._store = engine.store
         self._plan = plan
         self._id = plan.header.id
-        self._rate = rate
+        self._pace = Pace(rate)
         self._ahead = AHEAD if rate is None else min(AHEAD, max(1, int(rate)))
-        self._credit, self._credited_at = 1.0, time.monotonic()
-        """Messages that may be entered at this rate, as of when."""
         self._stop_on_error = stop_on_error
         self._on_progress = on_progress
         self._to_app = to_app
@@ -298,7 +288,7 @@ class _Run:
             is_over = is_over or (self._stop_on_error and bool(self._blocked))
             if is_over and not waiting:
                 return self._last_look(progress)
-            room = 0 if is_over else self._room(self._ahead - waiting)
+            room = 0 if is_over else self._pace.turns(max(0, min(PIECE, self._ahead - waiting)))
             if not room:
                 self._wait(waiting)
                 continue
@@ -311,19 +301,6 @@ class _Run:
                         for _number, line in piece
                     ]
                 )
-
-    def _room(self, ahead: int) -> int:
-        """Count the messages that may be entered now."""
-        most = max(0, min(PIECE, ahead))
-        if self._rate is None:
-            return most
-        now = time.monotonic()
-        earned = (now - self._credited_at) * self._rate
-        self._credit = min(self._credit + earned, max(1.0, MOST_CREDIT_SECONDS * self._rate))
-        self._credited_at = now
-        room = min(most, int(self._credit))
-        self._credit -= room
-        return room
 
     def _enter(self, lines: list[Planned]) -> None:
         def verb(tx: Transaction) -> Entered:
@@ -339,6 +316,7 @@ class _Run:
     def _wake(self) -> None:
         if self._to_app:
             self._store.wake()
+            self._store.ring()
 
     def _look(self) -> list[_Group]:
         """The groups that have something to deliver and are not blocked."""

@@ -6,6 +6,7 @@ Nothing follows a redirect.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from wsrm_mq.replay.plan import KEY_HEADER
 if TYPE_CHECKING:
     from wsrm_mq.outbound.posting import Poster
 
+MADE_UP_SECONDS: Final = 0.1
+"""The time for which missed turns are made up."""
 _DEFAULT_SECONDS: Final = 60.0
 _CONNECT_SECONDS: Final = 5.0
 _OPTION: Final = "replay_targets"
@@ -95,13 +98,24 @@ def _key(environ: Environ) -> str:
 
 
 class Pace:
-    """At most ``rate`` calls a second, of all threads together; ``None``: any number."""
+    """Turns of calls, of all threads together: at most ``rate`` a second; ``None``: any number."""
 
     def __init__(self, rate: float | None) -> None:
         self._seconds = 0.0 if rate is None else 1 / rate
-        self._next = 0.0
+        self._next = time.monotonic()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+
+    def turns(self, most: int) -> int:
+        """Take the turns that have come by now, at most ``most``, without waiting; answers how many."""
+        if not self._seconds:
+            return most
+        with self._lock:
+            now = time.monotonic()
+            self._next = max(self._next, now - MADE_UP_SECONDS)
+            taken = max(0, min(most, 1 + math.floor((now - self._next) / self._seconds)))
+            self._next += taken * self._seconds
+        return taken
 
     def wait(self) -> bool:
         """Wait for the turn of one call; ``False``: it does not come, as the run was stopped."""
@@ -114,5 +128,5 @@ class Pace:
         return not self._stopped.wait(turn - now)
 
     def stop(self) -> None:
-        """No turn comes any more: who waits for one is told."""
+        """End all waits: no turn comes any more."""
         self._stopped.set()

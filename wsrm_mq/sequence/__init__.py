@@ -1,1 +1,2 @@
-"""The protocol, pure: what a sequence is at either end and how it changes, as values and tables. No I/O, no clock."""
+"""The protocol as pure values and tables: the states of a sequence at either end, and their changes. No I/O, no
+clock."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class IncompleteSequenceBehavior(enum.StrEnum):
-    """What the destination does with a sequence that ends with numbers missing (WS-RM 1.1 §3.4)."""
+    """The way in which the destination deals with a sequence that ends with numbers missing (WS-RM 1.1 §3.4)."""
 
     NO_DISCARD = "NoDiscard"
     """Everything accepted is delivered, in ascending order across the gaps."""
@@ -61,7 +61,7 @@ class SequenceAcknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A sequence that the source offers for what is sent back to it (WS-RM 1.1 §3.4); ``expires`` in ms."""
+    """A sequence that the source offers for replies (WS-RM 1.1 §3.4); ``expires`` in ms."""
 
     identifier: str
     endpoint: EndpointReference | None = None
@@ -82,6 +82,15 @@ class CreateSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSequenceResponse:
+    """The destination has created a sequence (WS-RM 1.1 §3.4)."""
+
+    identifier: str
+    expires: int | None = None
+    """Milliseconds granted; ``None`` for never."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloseSequence:
     """No new message of the sequence is to be taken (WS-RM 1.1 §3.5); ``last_number`` is LastMsgNumber."""
 
@@ -98,6 +107,20 @@ class TerminateSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseSequenceResponse:
+    """The destination takes no new message of the sequence (WS-RM 1.1 §3.5)."""
+
+    identifier: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminateSequenceResponse:
+    """The destination has ended the sequence (WS-RM 1.1 §3.6)."""
+
+    identifier: str
+
+
+@dataclass(frozen=True, slots=True)
 class MakeConnection:
     """A request for a message that waits (WS-MakeConnection 1.1 §3.2)."""
 
@@ -109,9 +132,9 @@ class MakeConnection:
 
 @dataclass(frozen=True, slots=True)
 class SequenceFault:
-    """A fault of WS-RM that arrived, wherever its version puts what it says."""
+    """A fault of WS-RM that arrived, with its code, in whichever place its version puts that."""
 
     code: str
     """Local name of its code; empty where that cannot be read."""
     identifier: str | None = None
-    """Of the sequence that it is about."""
+    """The identifier of the sequence that the fault is about."""

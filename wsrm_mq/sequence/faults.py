@@ -14,7 +14,7 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 
 
 class FaultCode(enum.Enum):
-    """Who is to blame: SOAP 1.2 (code), SOAP 1.1 (faultcode)."""
+    """The side to blame: SOAP 1.2 (code), SOAP 1.1 (faultcode)."""
 
     SENDER = ("Sender", "Client")
     RECEIVER = ("Receiver", "Server")
@@ -23,7 +23,7 @@ class FaultCode(enum.Enum):
 
 
 class FaultFamily(enum.Enum):
-    """Whose namespace the subcode is in; it also decides the wsa:Action of the fault message."""
+    """The specification in whose namespace the subcode is; it also decides the wsa:Action of the fault message."""
 
     RM = "rm"
     ADDRESSING = "addressing"
@@ -181,7 +181,7 @@ class MissingSelection(Fault):
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedSelection(Fault):
-    """``elements`` are (namespace, local name) of what MakeConnection selects by and this side does not
+    """``elements`` are (namespace, local name) of the criteria of a MakeConnection that this side does not know
     (WS-MakeConnection 1.1 §4.1)."""
 
     elements: tuple[tuple[str, str], ...] = ()
@@ -214,6 +214,6 @@ class MalformedMessage(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ServiceFailure(Fault):
-    """Our side cannot: the Receiver's fault."""
+    """This side cannot do its part: the fault is the receiver's."""
 
     code = FaultCode.RECEIVER

@@ -45,7 +45,7 @@ class Disposition(enum.StrEnum):
     EMPTY_LAST_MESSAGE = "empty_last_message"
     """1.0: a message that only says which number is the last."""
     LATE_REFUSED = "late_refused"
-    """An operator forced the sequence past it and refuses what comes late. It goes to the dead letters: it is
+    """An operator forced the sequence past the number and refuses late messages. It goes to the dead letters, and is
     acknowledged, as its source would else send it again for ever, or give the whole sequence up."""
 
 
@@ -90,7 +90,7 @@ class InboundSequence(NamedTuple):
 
     @property
     def due_at(self) -> int | None:
-        """When the clock ends it, ms since the epoch."""
+        """The time at which the clock ends it, in ms since the epoch."""
         if self.state in ENDED:
             return None
         expires_at, inactivity = self.terms.expires_at, self.terms.inactivity
@@ -130,16 +130,16 @@ class Lapsed:
 @dataclass(frozen=True, slots=True)
 class GaveUp:
     """This side ends the sequence: a message could not be delivered and the queue says ``terminate``, or the store may
-    have forgotten what it acknowledged."""
+    have forgotten messages that it acknowledged."""
 
     discard_reason: str | None = "sequence_failed"
-    """What is unsettled goes to the dead letters, marked with this; ``None``: the behavior decides."""
+    """The reason with which unsettled messages go to the dead letters; ``None``: the behavior decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgrew:
-    """A new message would make a sequence that is held as a whole larger than it may be; ``reason`` says by what. To
-    be sent again later does not help it."""
+    """A new message would make a sequence that is held as a whole larger than it may be; ``reason`` says by which
+    measure. Sending it again later does not help."""
 
     reason: str
     discard_reason: str = "max_held_bytes"
@@ -155,7 +155,8 @@ Input = FromSource | TimePassed | Lapsed | GaveUp | Outgrew | OperatorClose
 
 
 class Step(NamedTuple):
-    """``act`` is what was done; a fault leaves ``act`` ``None``. Fields below it say what the store has to write."""
+    """One step of a sequence. ``act`` is the act that was done; with a fault it is ``None``. Fields below it say the
+    changes that the store has to write."""
 
     sequence: InboundSequence
     act: Act | None = None
@@ -383,7 +384,7 @@ def _fault(sequence: InboundSequence, fault: type[faults.Fault], after: State, e
 
 
 def _apply_behavior(sequence: InboundSequence) -> InboundSequence:
-    """Decide once, at the close or the end, what happens to what is still held (WS-RM 1.1 §3.4,
+    """Decide once, at the close or the end, the fate of the messages that are still held (WS-RM 1.1 §3.4,
     IncompleteSequenceBehavior)."""
     if sequence.state is not State.CREATED:
         return sequence

@@ -8,7 +8,7 @@ has that number. What the destination did wrong comes back as a fault, never as 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence.elements import (
@@ -32,9 +32,11 @@ from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, S
 
 @dataclass(frozen=True, slots=True)
 class OutboundTerms:
-    """The terms that were agreed when the sequence was created; they never change. Times in ms since the epoch."""
+    """The terms that were agreed when the sequence was created; from then on they never change. Times in ms since the
+    epoch."""
 
     identifier: str
+    """The destination gives it; until then, the MessageID of the CreateSequence that asks for it."""
     rm: RMVersion
     soap: SOAPVersion
     addressing: AddressingVersion
@@ -62,7 +64,7 @@ class OutboundSequence(NamedTuple):
         return self.acknowledged.expected > self.given
 
     def header(self, number: int) -> SequenceHeader:
-        """Of the message that has this number."""
+        """The Sequence header of the message that has this number."""
         is_last = self.terms.rm.has_last_message and number == self.last_number
         return SequenceHeader(self.terms.identifier, number, is_last)
 
@@ -78,9 +80,19 @@ class NewMessage:
     last: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The destination has created the sequence under this name."""
+
+    identifier: str
+    expires_at: int
+
+
 class Own(enum.Enum):
     """The events of an outbound sequence that have no content, by their triggers in the table of states."""
 
+    REFUSED = OutboundTrigger.REFUSED_THERE
+    SEAL = OutboundTrigger.SEAL
     CLOSE = OutboundTrigger.CLOSE
     CLOSE_CONFIRMED = OutboundTrigger.CLOSE_CONFIRMED
     TERMINATE = OutboundTrigger.TERMINATE
@@ -89,7 +101,7 @@ class Own(enum.Enum):
     TIME_PASSED = OutboundTrigger.EXPIRED
 
 
-Input = NewMessage | SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault | Own
+Input = NewMessage | Created | SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault | Own
 
 MOST_RANGES: Final = 4_096
 """An acknowledgement that would leave more separate ranges is not taken: its sender chooses how many there are, and
@@ -98,7 +110,7 @@ _EARLY: Final = {
     Own.TERMINATE: OutboundTrigger.TERMINATE_EARLY,
     Own.CHANNEL_ENDED: OutboundTrigger.CHANNEL_ENDED_EARLY,
 }
-"""What they are while something is not acknowledged."""
+"""The triggers of these events while something is not acknowledged."""
 _FAULTS: Final = {
     "SequenceClosed": OutboundTrigger.REFUSED_CLOSED,
     "MessageNumberRollover": OutboundTrigger.REFUSED_FULL,
@@ -112,7 +124,7 @@ class OutboundStep(NamedTuple):
     act: OutboundAct
     fault: InvalidAcknowledgement | None = None
     header: SequenceHeader | None = None
-    """Of the message that got a number."""
+    """The Sequence header of the message that got a number."""
     released: AckRanges = EMPTY
     """The numbers that are acknowledged from now on."""
     wanted: AckRanges = EMPTY
@@ -140,6 +152,8 @@ def _classify(sequence: OutboundSequence, event: Input) -> OutboundTrigger:
         case NewMessage():
             last = MAX_MESSAGE_NUMBER if sequence.last_number is None else sequence.last_number
             return OutboundTrigger.MESSAGE if sequence.given < last else OutboundTrigger.MESSAGE_BEYOND_LAST
+        case Created():
+            return OutboundTrigger.CREATED_THERE
         case SequenceAcknowledgement():
             if _contradicts(sequence, event):
                 return OutboundTrigger.WRONGLY_ACKNOWLEDGED
@@ -156,13 +170,15 @@ def _classify(sequence: OutboundSequence, event: Input) -> OutboundTrigger:
 
 
 def _is_done(sequence: OutboundSequence, event: Own) -> bool:
-    """Whether nothing is missing for the end. 1.0 terminates only what it has called the last (S-TRM-004)."""
+    """Whether nothing is missing for the end. 1.0 terminates only a sequence whose last message it has named
+    (S-TRM-004)."""
     needs_last = event is Own.TERMINATE and sequence.terms.rm.has_last_message
     return sequence.is_acknowledged and not (needs_last and sequence.last_number is None)
 
 
 def _contradicts(sequence: OutboundSequence, said: SequenceAcknowledgement) -> bool:
-    """Whether it names a number that was never given, or says after Final what Final did not (S-ACK-002 … 004, 012)."""
+    """Whether an acknowledgement names a number that was never given, or says after Final something that Final did not
+    (S-ACK-002 … 004, 012)."""
     if any(not 1 <= lower <= upper <= sequence.given for lower, upper in said.ranges):
         return True
     if any(not 1 <= number <= sequence.given for number in said.nacks):
@@ -185,12 +201,15 @@ def _merged(known: AckRanges, said: SequenceAcknowledgement) -> AckRanges:
 
 
 def _move(sequence: OutboundSequence, trigger: OutboundTrigger, event: Input) -> OutboundStep:
-    """What the table says."""
+    """Take the step that the table has for this trigger."""
     act, state = OUTBOUND_TRANSITIONS[sequence.terms.rm.label][sequence.state][trigger]
     following = sequence._replace(state=state)
     step = OutboundStep(following, act)
     if act is OutboundAct.NUMBER and isinstance(event, NewMessage):
         step = _numbered(following, event)
+    elif act is OutboundAct.OPEN and isinstance(event, Created):
+        terms = replace(sequence.terms, identifier=event.identifier, expires_at=event.expires_at)
+        step = step._replace(sequence=following._replace(terms=terms))
     elif act is OutboundAct.STOP:
         step = step._replace(sequence=following._replace(last_number=sequence.given))
     elif isinstance(event, SequenceAcknowledgement):

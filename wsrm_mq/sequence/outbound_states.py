@@ -17,10 +17,13 @@ from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 class OutboundState(enum.StrEnum):
     """Where a sequence stands at its RM Source."""
 
+    CREATING = "creating"
+    """Gives numbers, and nothing with one is sent: the destination was not asked for the sequence, or has not
+    answered."""
     CREATED = "created"
     """Gives numbers, until one is the last."""
     CLOSING = "closing"
-    """CloseSequence was sent. No number is given; what is not acknowledged is still sent again."""
+    """CloseSequence was sent. No number is given; messages that are not acknowledged are still sent again."""
     CLOSED = "closed"
     """Nothing is sent any more; acknowledgements are still taken."""
     TERMINATING = "terminating"
@@ -35,13 +38,17 @@ OUTBOUND_ENDED: Final = frozenset((OutboundState.TERMINATED, OutboundState.EXPIR
 
 
 class OutboundTrigger(enum.Enum):
-    """The meaning of an event for a sequence, once it has been compared with what is known."""
+    """The meaning of an event for a sequence, once it has been compared with the numbers and acknowledgements that are
+    known."""
 
+    CREATED_THERE = "CreateSequenceResponse"
+    REFUSED_THERE = "CreateSequenceRefused, or another fault that says that there will be no sequence"
     MESSAGE = "a message is to get a number"
     MESSAGE_BEYOND_LAST = "a message is to get a number, and the last one is given"
     ACKNOWLEDGED = "an acknowledgement of numbers that were given"
     FINAL = "the same, with Final"
     WRONGLY_ACKNOWLEDGED = "an acknowledgement that cannot be true"
+    SEAL = "no number follows those that are given"
     CLOSE = "this side closes"
     CLOSE_CONFIRMED = "CloseSequenceResponse"
     TERMINATE = "this side terminates, and everything is acknowledged"
@@ -61,6 +68,7 @@ class OutboundTrigger(enum.Enum):
 
 
 class OutboundAct(enum.Enum):
+    OPEN = "take the name that the destination has given it; what has a number may be sent"
     NUMBER = "give the next number"
     REFUSE = "give none: the message goes in another sequence, or in none"
     TAKE = "take the acknowledged numbers"
@@ -84,13 +92,16 @@ _S, _T, _A, _C = OutboundState, OutboundTrigger, OutboundAct, OutboundCell
 
 
 def _open(state: OutboundState, own: Mapping[OutboundTrigger, OutboundCell]) -> dict[OutboundTrigger, OutboundCell]:
-    """What holds for each state that has not ended, and what is ``own`` of this one."""
+    """The cells of a state that has not ended: those that each such state has, and its ``own``."""
     return {
+        _T.CREATED_THERE: _C(_A.IGNORE, state),
+        _T.REFUSED_THERE: _C(_A.IGNORE, state),
         _T.MESSAGE: _C(_A.REFUSE, state),
         _T.MESSAGE_BEYOND_LAST: _C(_A.REFUSE, state),
         _T.ACKNOWLEDGED: _C(_A.TAKE, state),
         _T.FINAL: _C(_A.TAKE, _S.CLOSED),
         _T.WRONGLY_ACKNOWLEDGED: _C(_A.CONTRADICT, state),
+        _T.SEAL: _C(_A.IGNORE, state),
         _T.CLOSE: _C(_A.IGNORE, state),
         _T.CLOSE_CONFIRMED: _C(_A.IGNORE, state),
         _T.TERMINATE: _C(_A.TERMINATE, _S.TERMINATING),
@@ -123,11 +134,28 @@ def _ended(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
 
 _ENDED: Final = {state: _ended(state) for state in (_S.TERMINATED, _S.EXPIRED, _S.FAILED)}
 
+_CREATING: Final = {
+    **dict.fromkeys(OutboundTrigger, _C(_A.IGNORE, _S.CREATING)),
+    _T.CREATED_THERE: _C(_A.OPEN, _S.CREATED),
+    _T.REFUSED_THERE: _C(_A.END, _S.FAILED),
+    _T.MESSAGE: _C(_A.NUMBER, _S.CREATING),
+    _T.MESSAGE_BEYOND_LAST: _C(_A.REFUSE, _S.CREATING),
+    _T.SEAL: _C(_A.STOP, _S.CREATING),
+    # The destination knows of none, so it is told nothing.
+    _T.TERMINATE: _C(_A.END, _S.TERMINATED),
+    _T.TERMINATE_EARLY: _C(_A.END, _S.TERMINATED),
+    _T.CHANNEL_ENDED: _C(_A.END, _S.TERMINATED),
+    _T.CHANNEL_ENDED_EARLY: _C(_A.END, _S.TERMINATED),
+}
+"""Nothing that the destination says can be about it: its name is this side's own."""
+
 _1_1: Final[OutboundTable] = {
+    _S.CREATING: _CREATING,
     _S.CREATED: _open(
         _S.CREATED,
         {
             _T.MESSAGE: _C(_A.NUMBER, _S.CREATED),
+            _T.SEAL: _C(_A.STOP, _S.CREATED),
             _T.CLOSE: _C(_A.CLOSE, _S.CLOSING),
             _T.REFUSED_FULL: _C(_A.STOP, _S.CREATED),
         },
@@ -162,6 +190,7 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
     return {
         **_1_1[state],
         _T.FINAL: _C(_A.TAKE, state),
+        _T.SEAL: _C(_A.IGNORE, state),
         _T.CLOSE: _C(_A.IGNORE, state),
         _T.TERMINATE: _C(_A.TERMINATE, _S.TERMINATED),
         _T.TERMINATE_EARLY: _C(_A.IGNORE, state),
@@ -169,7 +198,12 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
     }
 
 
-_1_0: Final[OutboundTable] = {state: _without_close(state) for state in _1_1 if state not in OUTBOUND_ENDED} | _ENDED
+_1_0: Final[OutboundTable] = {
+    **{state: _without_close(state) for state in _1_1 if state not in OUTBOUND_ENDED},
+    # What seals it is a message: the last one says that it is that.
+    _S.CREATING: {**_CREATING, _T.SEAL: _C(_A.IGNORE, _S.CREATING)},
+    **_ENDED,
+}
 
 OUTBOUND_TRANSITIONS: Final[Mapping[str, OutboundTable]] = {WSRM_1_0.label: _1_0, WSRM_1_1.label: _1_1}
 """RM version's label -> state -> trigger -> cell; every combination is there (a test counts them)."""

@@ -28,7 +28,7 @@ class State(enum.StrEnum):
     TERMINATED = "terminated"
     EXPIRED = "expired"
     REFUSED = "refused"
-    """The source broke the protocol; it was told SequenceTerminated or the fault that says what it did."""
+    """The source broke the protocol; it was told SequenceTerminated or the fault that names its error."""
     FAILED = "failed"
     """This side gave it up; the source is told SequenceTerminated."""
 
@@ -39,7 +39,7 @@ ENDED: Final = frozenset((State.TERMINATED, State.EXPIRED, State.REFUSED, State.
 
 
 class Trigger(enum.Enum):
-    """The meaning of an event for a sequence, once its number has been compared with what is known."""
+    """The meaning of an event for a sequence, once its number has been compared with the numbers that are known."""
 
     NEW = "a number not received before"
     LAST = "a new number that carries LastMessage"
@@ -63,7 +63,7 @@ class Trigger(enum.Enum):
 
 
 class Act(enum.Enum):
-    """What is done, and answered; the value says it in words."""
+    """An act, and its answer; the value says it in words."""
 
     ACCEPT = "take responsibility for the message"
     REPEAT = "answer a duplicate: acknowledge, or send the stored reply again"
@@ -76,7 +76,7 @@ class Act(enum.Enum):
 
 
 class Cell(NamedTuple):
-    """What an event does in a state: an act, or the fault that is answered; and the state that follows."""
+    """The effect of an event in a state: an act, or the fault that is answered; and the state that follows."""
 
     act: Act | type[faults.Fault]
     state: State

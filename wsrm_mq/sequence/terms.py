@@ -1,5 +1,4 @@
-"""The values that a sequence is created with: the terms that were agreed, which never change, and what one sequence may
-hold."""
+"""The values that a sequence is created with: the agreed terms, which never change, and the bounds of its contents."""
 
 from __future__ import annotations
 

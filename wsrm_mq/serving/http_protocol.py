@@ -177,7 +177,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._leaves_at is not None:
             self._leaves_at.cancel()
         self._leaves_at = self.loop.call_later(_READ_IN_VAIN_SECONDS, self.transport.abort)
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS has no end of one side
+            self.transport.write_eof()
 
     def _close_when_answered(self) -> bool:
         """Read no more, answer the whole requests that are here, then close. Answers whether there are any."""

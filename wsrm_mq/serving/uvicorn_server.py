@@ -25,7 +25,8 @@ _LAST_BYTES_SECONDS: Final = 2
 
 class BoundedServer(uvicorn.Server):
     """Serves ``app``. ``announce`` is called when it does, ``ending`` when it is told to stop (``should_exit``): then
-    no connection and no further request is taken, and running requests may take ``drain_seconds``."""
+    no connection and no further request is taken, and running requests may take ``drain_seconds``. ``certificate`` and
+    ``key``: files, as PEM; without them there is no TLS."""
 
     def __init__(
         self,
@@ -36,6 +37,8 @@ class BoundedServer(uvicorn.Server):
         drain_seconds: float,
         bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008 - it is frozen
         tell: Callable[..., None] = tell,
+        certificate: str | None = None,
+        key: str | None = None,
     ) -> None:
         self._admission = Admission(bounds, tell)
         super().__init__(
@@ -48,6 +51,8 @@ class BoundedServer(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 headers=[("server", "wsrm-mq")],
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
                 timeout_keep_alive=bounds.keep_alive,  # type: ignore[arg-type]
                 timeout_graceful_shutdown=_LAST_BYTES_SECONDS,
             )

@@ -124,7 +124,7 @@ def _write(
     directory: Path, number: int, table: str, columns: Sequence[Column], batches: Batches
 ) -> list[ArchivedSegment]:
     """Write the files of a partition, where its task runs."""
-    from wsrm_mq.archive.writing import write
+    from wsrm_mq.archive.files import write
 
     try:
         return list(write(directory, number, TABLES[table], columns, batches))

@@ -58,11 +58,20 @@ SENT: Final = "send/"
 FETCHED: Final = "fetch/"
 """No path begins so either: what this side says of its own accord about the sequences of a path. The one is sent, the
 other waits to be fetched (WS-MakeConnection)."""
+SOURCE: Final = "source/"
+"""Nor so: the requests of an RM Source; the address that they are sent to follows."""
+OWN: Final = (OUTGOING, CONSUMES, SENT, FETCHED, SOURCE)
+"""Beginnings of names that are no path's and no program's."""
 
 
 def sent_queue(queue: str) -> str:
     """The queue of what is sent about sequences of ``queue``."""
     return SENT + queue.removeprefix("/")
+
+
+def source_queue(address: str) -> str:
+    """The queue of the requests to ``address``."""
+    return f"{SOURCE}{queue_name(address)}"
 
 
 def fetched_queue(queue: str) -> str:
@@ -71,7 +80,8 @@ def fetched_queue(queue: str) -> str:
 
 
 class Serving(NamedTuple):
-    """The queues that a process serves; without ``paths`` all but the outgoing ones. ``sends``: it also sends the
+    """The queues that a process serves: those of these ``paths``, or of the one name that a service has given its
+    queue; without them all but the outgoing ones. ``sends``: it also sends the
     messages that leave in requests of this side's own."""
 
     application: str | None = None
@@ -90,13 +100,18 @@ class Serving(NamedTuple):
         return not self.paths or any(_is_below(queue, queue_name(path)) for path in self.paths)
 
     @property
+    def is_source(self) -> bool:
+        """It sends requests, and serves nothing else."""
+        return self.paths is not None and SOURCE in self.paths
+
+    @property
     def is_run(self) -> bool:
         """It runs a plan, or consumes, and serves nothing else."""
         return self.paths is not None and any(path.startswith((OUTGOING, CONSUMES)) for path in self.paths)
 
     def overlaps(self, other: Serving) -> bool:
         """Whether there is a path that both cover."""
-        if self.is_run or other.is_run:
+        if self.is_run or other.is_run or self.is_source or other.is_source:
             return False
         if not (self.paths and other.paths):
             return True
@@ -106,14 +121,19 @@ class Serving(NamedTuple):
         """Whether what waits in the queue of this name is for this process."""
         if queue.startswith(FETCHED):
             return False
+        if queue.removeprefix(SENT).startswith(SOURCE) != self.is_source:
+            return False
         if queue.startswith(SENT):
-            return self.sends and self.covers("/" + queue.removeprefix(SENT))
+            name = queue.removeprefix(SENT)
+            return self.sends and (self.covers(name) or self.covers(f"/{name}"))
         if queue.startswith(OUTGOING) != self.is_run:
             return False
         return (application is None or application == self.application) and self.covers(queue)
 
 
 NAMELESS: Final = Serving()
+SENDING: Final = Serving(paths=(SOURCE,), sends=True)
+"""The serving of an RM Source."""
 CONSUMING: Final = Serving(paths=(CONSUMES,))
 """The serving of a process that puts and consumes messages: it serves nothing."""
 

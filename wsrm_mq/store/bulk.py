@@ -92,6 +92,8 @@ ENTRIES: Final = BulkInsert(
     "outcome",
     "reason",
     "settled_at",
+    "priority",
+    "expires_at",
 )
 PUT: Final = BulkInsert(
     entry,
@@ -106,9 +108,11 @@ PUT: Final = BulkInsert(
     "retry_at",
     "hold",
     "replay_of",
+    "journal_of",
+    "asks",
 )
 HEADERS: Final = BulkInsert(header)
-REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of")
+REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of", "priority")
 RANGES: Final = BulkInsert(
     range_,
     conflict=lambda plain: plain.on_conflict_do_update(

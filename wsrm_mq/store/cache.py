@@ -121,6 +121,8 @@ class Cache:
         """Keys by name, the first that was asked for first out."""
         self.queue_rows: dict[str, tuple[Any, ...]] = {}
         """Rows of declared queues by name, which every verb on a consumed queue reads."""
+        self.skipped: dict[tuple[str, int], int] = {}
+        """When it was told last of a queue that something is not added to it: ms since the epoch, by event and key."""
         self.served: set[int] = set()
         """Keys of queues that the process may run. No other takes one of them away while this one lives."""
         self.has_slot: Callable[[int], bool] = lambda _taken: True
@@ -136,9 +138,9 @@ class Cache:
         """Empty the cache if another connection has committed since; answers whether none has."""
         if version == self._version:
             return True
-        served, floors = self.served, self.connections.floors
+        served, floors, skipped = self.served, self.connections.floors, self.skipped
         self.clear()
-        self.served, self.connections.floors = served, floors
+        self.served, self.connections.floors, self.skipped = served, floors, skipped
         self._version = version
         return False
 
@@ -147,6 +149,7 @@ class Cache:
         self.connections.clear()
         self.queues.clear()
         self.queue_rows.clear()
+        self.skipped = {}
         self.served = set()
         self.positions = None
         self.last_position = 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, insert, select, text, update
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
+from wsrm_mq.store.tables.table import Number
 
 _LOOKED_AT: Final = 100
 p = bindparam
@@ -31,6 +32,10 @@ CHANNELS_NUMBERED: Final = compiled(
     select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 1)
 )
 """The keys of those that have numbers of an outbound sequence."""
+CHANNELS_BESIDE: Final = compiled(
+    select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0)
+)
+"""The keys of those that have what is said about it."""
 LEAVING: Final = compiled(
     select(channel.c.address, entry.c.id, message.c.received_at)
     .join(entry, and_(entry.c.lane == channel.c.lane, entry.c.number == p("number")))
@@ -52,10 +57,10 @@ ANSWERED_THERE: Final = compiled(
 _LIVE: Final = and_(entry.c.lane == p("lane"), IS_LIVE)
 SETTLE_RANGE: Final = compiled(
     update(entry)
-    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
+    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.wants_reply == 0)
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
 )
-"""Settle the messages in a range that the other side has acknowledged."""
+"""Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(
@@ -71,6 +76,41 @@ SEND_AGAIN: Final = compiled(
 )
 """At once: the other side says that it has not come, so its last sending takes no step of ``resend``. Said twice of one
 sending, that counts once."""
+_place = func.row_number().over(order_by=entry.c.number)
+CARRY_ON: Final = compiled(
+    insert(entry).from_select(
+        ["id", "queue", "message", "lane", "number", "wants_reply", "replay_of"],
+        select(
+            p("begins", type_=Number) - 1 + _place,
+            p("queue", type_=Number),
+            entry.c.message,
+            p("lane", type_=Number),
+            p("given", type_=Number) + _place,
+            entry.c.wants_reply,
+            entry.c.id,
+        )
+        .where(entry.c.lane == p("old"), IS_LIVE)
+        .order_by(entry.c.number),
+        include_defaults=False,
+    )
+)
+"""Have new entries for the unsettled ones of the lane ``:old``, with positions from ``:begins`` on, in ``:lane`` with
+numbers behind ``:given``."""
+CARRIED_ON: Final = compiled(
+    update(entry).where(_LIVE).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
+)
+DEAD_IN: Final = compiled(
+    select(entry.c.number, entry.c.last_error)
+    .where(
+        entry.c.lane == p("lane"),
+        entry.c.number >= 1,
+        text("outcome IN ('dead', 'discarded')"),  # the words of an index
+        entry.c.outcome == "dead",
+    )
+    .order_by(entry.c.number)
+    .limit(1)
+)
+"""The first dead letter of a lane."""
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 _OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(

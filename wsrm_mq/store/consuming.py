@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, not_, or_, select, union_all, update
 from sqlalchemy.dialects.sqlite import insert
 
 from wsrm_mq.store.compiling import bound, compiled
-from wsrm_mq.store.running import entry_reason, entry_state
+from wsrm_mq.store.running import entry_reason, entry_state, is_paused
 from wsrm_mq.store.tables import dedupe, entry, header, instance, lane, message, queue
 
 p = bindparam
@@ -34,35 +34,53 @@ POSITION_IN: Final = compiled(
     )
 )
 """The entry that a message has in a queue, or had before it was a dead letter."""
-MAKE_LEASABLE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(served_at=0))
 
 # what may be leased
 
-_SEEN: Final = (
-    *(entry.c.id, entry.c.queue, entry.c.fence),
-    func.coalesce(entry.c.priority, DEFAULT_PRIORITY).label("entry_priority"),
-    *(entry.c.deliveries, entry.c.failures, entry.c.expires_at),
-    *(entry.c.lane, entry.c.number, message.c.id, message.c.message_id, message.c.action, message.c.received_at),
-    *(message.c.body_size, message.c.body, message.c.environ),
-    *(header.c.topic, header.c.properties, header.c.content_type),
-)
-SEEN: Final = select(*_SEEN).select_from(
-    entry.join(message, message.c.id == entry.c.message).outerjoin(header, header.c.message == message.c.id)
-)
+
+def _seen(fence: ColumnElement[int], deliveries: ColumnElement[int]) -> Select[Any]:
+    return select(
+        *(entry.c.id, entry.c.queue, fence.label("entry_fence")),
+        func.coalesce(entry.c.priority, DEFAULT_PRIORITY).label("entry_priority"),
+        *(deliveries.label("entry_deliveries"), entry.c.failures, entry.c.expires_at),
+        *(entry.c.lane, entry.c.number, message.c.id, message.c.message_id, message.c.action, message.c.received_at),
+        *(message.c.body_size, message.c.body, message.c.environ),
+        *(header.c.topic, header.c.properties, header.c.content_type),
+        select(lane.c.identifier)
+        .where(lane.c.id == entry.c.lane, lane.c.kind != "group")
+        .correlate(entry)
+        .scalar_subquery()
+        .label("sequence"),
+        entry.c.asks,
+    ).select_from(
+        entry.join(message, message.c.id == entry.c.message).outerjoin(header, header.c.message == message.c.id)
+    )
+
+
+SEEN: Final = _seen(entry.c.fence, entry.c.deliveries)
 """The columns of ``queue.leasing.Seen``: an entry as a consumer sees it."""
-_IS_READY: Final = and_(
-    *(entry.c.priority.is_not(None), entry.c.lane.is_(None), entry.c.outcome.is_(None)),
-    *(entry.c.owner.is_(None), entry.c.hold.is_(None)),
-    or_(entry.c.expires_at.is_(None), entry.c.expires_at > p("now")),
-)
+
+
+def is_ready(now: ColumnElement[int]) -> ColumnElement[bool]:
+    """Whether an entry that is in no lane is ready."""
+    return and_(
+        *(entry.c.priority.is_not(None), entry.c.lane.is_(None), entry.c.outcome.is_(None)),
+        *(entry.c.owner.is_(None), entry.c.hold.is_(None)),
+        or_(entry.c.expires_at.is_(None), entry.c.expires_at > now),
+    )
+
+
+_IS_READY: Final = is_ready(p("now"))
+_LEASED: Final = _seen(entry.c.fence + 1, entry.c.deliveries + 1)
+"""The entry as a lease that begins now makes it."""
 _IS_LETTER: Final = and_(entry.c.outcome == "dead", entry.c.owner.is_(None))
 _READY: Final = (
-    SEEN.where(entry.c.queue == p("queue"), _IS_READY)
+    _LEASED.where(entry.c.queue == p("queue"), _IS_READY)
     .order_by(entry.c.priority.desc(), entry.c.id)
     .limit(p("count", required=True))
 )
 _LETTERS: Final = (
-    SEEN.where(entry.c.queue == p("queue"), _IS_LETTER).order_by(entry.c.id).limit(p("count", required=True))
+    _LEASED.where(entry.c.queue == p("queue"), _IS_LETTER).order_by(entry.c.id).limit(p("count", required=True))
 )
 READY: Final = compiled(_READY)
 LETTERS: Final = compiled(_LETTERS)
@@ -85,16 +103,21 @@ _IN_FREE_LANE: Final = and_(
 COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IN_FREE_LANE))
 """Messages of free groups, those included that were settled out of their turn."""
 LEASABLE: Final = compiled(
-    select(lane.c.id).where(_IN_FREE_LANE).order_by(lane.c.served_at, lane.c.id).limit(p("count", required=True))
+    select(lane.c.id)
+    .where(_IN_FREE_LANE, not_(is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))))
+    .order_by(lane.c.served_at, lane.c.id)
+    .limit(p("count", required=True))
 )
-RUN_OF_LANE: Final = compiled(
-    SEEN.where(
+_RUN_OF_LANE: Final = (
+    _LEASED.where(
         *(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.number < p("upper")),
         entry.c.outcome.is_(None),
     )
     .order_by(entry.c.number)
     .limit(p("count", required=True))
 )
+RUN_OF_LANE: Final = compiled(_RUN_OF_LANE.add_columns(entry.c.wants_reply))
+"""The last column: a run of this consumer ends before it."""
 SEEN_AT: Final = compiled(SEEN.where(entry.c.id == p("key")))
 
 
@@ -103,27 +126,16 @@ def ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, d
     return bound((_LETTERS if letters else _READY).where(wanted))
 
 
+def run_of_lane(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
+    """``RUN_OF_LANE`` of what a filter wants: a run ends before what does not fit; with the values of its
+    parameters."""
+    return bound(_RUN_OF_LANE.add_columns(case((wanted, entry.c.wants_reply), else_=1)))
+
+
 def count_ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
     """``COUNT_READY``, or ``COUNT_LETTERS``, of what a filter wants; with the values of its parameters."""
     return bound(_count(_IS_LETTER if letters else _IS_READY, wanted))
 
-
-_NEXT: Final = (
-    select(entry.c.message)
-    .where(entry.c.queue == queue.c.id, _IS_READY)
-    .order_by(entry.c.priority.desc(), entry.c.id)
-    .limit(1)
-    .correlate(queue)
-    .scalar_subquery()
-)
-NEXT_OF_EACH: Final = compiled(
-    select(queue.c.name, queue.c.messages, message.c.received_at)
-    .select_from(queue.join(message, message.c.id == _NEXT))
-    .where(queue.c.policy.is_not(None))
-    .order_by(queue.c.name)
-)
-"""Each declared queue in which a message by itself is ready: the number of unsettled messages, and when the next
-message was received."""
 
 # leasing and settling
 
@@ -140,7 +152,10 @@ _LEASE: Final = {
 _FREE: Final[dict[str, Any]] = {"owner": None, "lessee": None, "leased_until": None, "running_since": None}
 LEASE: Final = compiled(update(entry).where(_THESE).values(_LEASE))
 HAND_OUT: Final = compiled(
-    update(entry).where(_THESE).values({**_LEASE, "outcome": "delivered", "settled_at": p("now")})
+    update(entry)
+    .where(_THESE)
+    .values({**_LEASE, "outcome": "delivered", "settled_at": p("now")})
+    .returning(entry.c.id, entry.c.message, entry.c.asks)
 )
 """At most once: it is settled before it is seen."""
 LEASE_LANE: Final = compiled(
@@ -164,11 +179,12 @@ STANDING: Final = compiled(
     select(
         *(entry.c.id, entry.c.queue, queue.c.name, entry.c.message, entry.c.lane, entry.c.number),
         *(entry.c.outcome, entry.c.owner, entry.c.fence, entry.c.lessee, entry.c.expires_at, entry.c.priority),
-        *(entry.c.deliveries, entry.c.failures, entry.c.cancels, message.c.body_size),
-        queue.c.policy,
+        *(entry.c.deliveries, entry.c.failures, entry.c.cancels, entry.c.asks, message.c.body_size),
+        *(queue.c.policy, lane.c.leased_below),
     )
     .join(message, message.c.id == entry.c.message)
     .join(queue, queue.c.id == entry.c.queue)
+    .outerjoin(lane, lane.c.id == entry.c.lane)
     .where(_THESE)
 )
 """Columns of ``queue.settling.Standing``."""
@@ -210,6 +226,16 @@ COUNT_RUN: Final = compiled(
     .values(deliveries=entry.c.deliveries + 1)
 )
 """Count a delivery of each entry that was handed out of a lane, which is given back."""
+MARK_RUN: Final = compiled(update(entry).where(_THESE).values(fence=p("fence")))
+"""Mark what is leased of a sequence with the fence of that: numbers that come later may lie among it."""
+LEFT_OF_RUN: Final = compiled(
+    select(entry.c.id)
+    .where(
+        *(entry.c.lane == p("lane"), entry.c.number < p("below"), entry.c.fence == p("fence")),
+        entry.c.outcome.is_(None),
+    )
+    .limit(1)
+)
 
 # what comes of time and of deaths
 
@@ -219,9 +245,6 @@ DUE_WAITS: Final = compiled(
     .order_by(entry.c.retry_at)
     .limit(p("count", required=True))
 )
-NEXT_WAIT: Final = compiled(
-    select(func.min(entry.c.retry_at)).where(entry.c.hold == p("hold"), entry.c.outcome.is_(None))
-)
 TURNED_BACK: Final = compiled(
     select(entry.c.id)
     .where(entry.c.hold == "backoff", entry.c.outcome.is_(None), entry.c.retry_from > p("now"))
@@ -229,21 +252,18 @@ TURNED_BACK: Final = compiled(
 )
 """Entries whose wait begins in the future: the clock was stepped back."""
 END_WAITS: Final = compiled(update(entry).where(_THESE).values(hold=None, retry_from=None, retry_at=None))
-EXPIRED: Final = compiled(
-    select(entry.c.id)
+_DEADLINES: Final = (
+    select(entry.c.id, entry.c.expires_at)
     .outerjoin(lane, lane.c.id == entry.c.lane)
     .where(
         *(entry.c.expires_at.is_not(None), entry.c.outcome.is_(None), entry.c.owner.is_(None)),
-        entry.c.expires_at <= p("now"),
         or_(lane.c.leased_below.is_(None), entry.c.number >= lane.c.leased_below),
     )
     .order_by(entry.c.expires_at)
-    .limit(p("count", required=True))
 )
-NEXT_EXPIRY: Final = compiled(
-    select(func.min(entry.c.expires_at)).where(
-        *(entry.c.expires_at.is_not(None), entry.c.outcome.is_(None), entry.c.owner.is_(None))
-    )
+"""Entries that have a deadline and are not leased."""
+EXPIRED: Final = compiled(
+    _DEADLINES.with_only_columns(entry.c.id).where(entry.c.expires_at <= p("now")).limit(p("count", required=True))
 )
 
 
@@ -260,21 +280,40 @@ def _leased_by(of: Any) -> str:
 
 
 FIRST_ENDS: Final = compiled(
-    select(instance.c.id, _first_end(entry), _first_end(lane)).where(instance.c.ended_at.is_(None))
+    select(instance.c.id, instance.c.name, _first_end(entry), _first_end(lane)).where(instance.c.ended_at.is_(None))
 )
-"""Each instance that has not ended, with the times at which the first of its leases of entries ends, and of lanes."""
+"""Each instance that has not ended: its key, its name, and the times at which the first of its leases of entries ends,
+and of lanes."""
 LEASED_BY: Final = _leased_by(entry)
 LANES_LEASED_BY: Final = _leased_by(lane)
 """Leases of an instance that end up to a time."""
-NEXT_LANE_WAIT: Final = compiled(
-    select(func.min(lane.c.retry_at)).where(
-        lane.c.served_at.is_not(None),
-        *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None)),
-        lane.c.cursor < lane.c.limit,
-        or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
-        lane.c.retry_at > p("now"),
+
+
+def _next_wait(hold: str) -> Select[Any]:
+    return select(func.min(entry.c.retry_at)).where(entry.c.hold == hold, entry.c.outcome.is_(None))
+
+
+def _next_lease_end(of: Any) -> Select[Any]:
+    return select(func.min(_first_end(of))).where(instance.c.ended_at.is_(None))
+
+
+_NEXT_EXPIRY: Final = _DEADLINES.with_only_columns(entry.c.expires_at).limit(1)
+_NEXT_LANE_WAIT: Final = select(func.min(lane.c.retry_at)).where(
+    lane.c.served_at.is_not(None),
+    *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None)),
+    lane.c.cursor < lane.c.limit,
+    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
+    lane.c.retry_at > p("now"),
+)
+NEXT_ENDS: Final = compiled(
+    select(
+        *(_next_wait("scheduled").scalar_subquery(), _next_wait("backoff").scalar_subquery()),
+        *(_NEXT_LANE_WAIT.scalar_subquery(), _NEXT_EXPIRY.scalar_subquery()),
+        *(_next_lease_end(entry).scalar_subquery(), _next_lease_end(lane).scalar_subquery()),
     )
 )
+"""When the next wait ends of an entry that was scheduled, of one that has failed and of a group, the next deadline, and
+the next lease of an entry and of a group. ``now``: waits of groups are looked for that end later."""
 
 
 def _has_lease(of: Any) -> ColumnElement[bool]:
@@ -287,6 +326,24 @@ HOLDERS: Final = compiled(
     )
 )
 """Instances that have leases: key, name, process, whether they have ended."""
+
+
+_ITS_HEAD: Final = and_(entry.c.lane == lane.c.id, entry.c.number == lane.c.cursor)
+_LEFT: Final = select(queue.c.name, func.min(message.c.received_at))
+_MESSAGE_OF: Final = message.c.id == entry.c.message
+LEFT_BEHIND: Final = compiled(
+    union_all(
+        _LEFT.select_from(entry.join(queue, queue.c.id == entry.c.queue).join(message, _MESSAGE_OF))
+        .where(entry.c.owner == p("owner"), entry.c.leased_until.is_not(None))
+        .group_by(queue.c.name),
+        _LEFT.select_from(
+            lane.join(queue, queue.c.id == lane.c.queue).join(entry, _ITS_HEAD).join(message, _MESSAGE_OF)
+        )
+        .where(lane.c.owner == p("owner"), lane.c.leased_until.is_not(None))
+        .group_by(queue.c.name),
+    )
+)
+"""The queues in which a holder has leases, each with when the first of these messages was received."""
 
 # looking at queues
 
@@ -333,6 +390,30 @@ def unsettled_in(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
     return bound(chosen.order_by(entry.c.id).limit(p("count", required=True)))
 
 
+LAST_UNSETTLED: Final = compiled(select(func.max(entry.c.id)).where(_IN_QUEUE))
+_TO_COME: Final = (
+    select(entry.c.id)
+    .select_from(entry.outerjoin(lane, lane.c.id == entry.c.lane))
+    .where(
+        *(_IN_QUEUE, entry.c.id <= p("upto"), entry.c.id.not_in(_KEYS)),
+        or_(
+            _STATE == "ready",
+            and_(_STATE == "leased", func.coalesce(lane.c.lessee, entry.c.lessee) == p("lessee")),
+        ),
+    )
+    .limit(1)
+)
+TO_COME: Final = compiled(_TO_COME)
+"""A message that a subscription may have yet: one up to a position that is ready or leased by it, and not among
+``:keys``."""
+
+
+def to_come(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
+    """``TO_COME`` of what a filter wants (``filtering.fits``), which has nothing of groups; with the values of its
+    parameters."""
+    return bound(_TO_COME.where(wanted, entry.c.lane.is_(None)))
+
+
 STATES: Final = compiled(
     select(_STATE, _REASON, func.count(), func.sum(message.c.body_size), func.min(message.c.received_at))
     .select_from(entry)
@@ -347,7 +428,9 @@ LETTERS_OF: Final = compiled(
     .select_from(entry.join(queue, queue.c.id == entry.c.queue))
     .where(queue.c.parent == p("queue"), queue.c.kind == "dead_letter", entry.c.outcome == "dead")
 )
-DECLARED_QUEUES: Final = compiled(select(queue.c.name).where(queue.c.policy.is_not(None)).order_by(queue.c.name))
+DECLARED_QUEUES: Final = compiled(
+    select(queue.c.name).where(queue.c.policy.is_not(None), queue.c.kind != "journal").order_by(queue.c.name)
+)
 LEASED_IN: Final = compiled(
     select(
         instance.c.name,
@@ -388,7 +471,9 @@ FREE_LETTERS: Final = compiled(
     .limit(p("count", required=True))
 )
 PURGE: Final = compiled(
-    update(entry).where(_THESE).values({**_FREE, "outcome": "purged", "reason": p("reason"), "settled_at": p("now")})
+    update(entry)
+    .where(_THESE)
+    .values({**_FREE, "outcome": "purged", "reason": p("reason"), "settled_at": p("now"), "named": 1})
 )
 FORGET_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue")))
 """Forget the ids of messages in a queue that is deleted."""

@@ -44,11 +44,19 @@ WORDS: Final = (
         "(SELECT CAST(value->>0 AS BIGINT) AS lower, CAST(value->>1 AS BIGINT) AS upper "
         f"FROM {_ELEMENTS.format('')} AS one (value))",
     ),
+    # The values of a group, as a JSON list.
+    Word("list_of()", "json_group_array({})", "CAST(jsonb_agg({}) AS TEXT)"),
     # A parameter whose type nothing around it says.
     Word("a_number()", "{}", "CAST({} AS BIGINT)"),
     Word("a_text()", "{}", "CAST({} AS TEXT)"),
     # The address of the peer in a stored request.
     Word("peer_in()", "json_extract({}, '$.REMOTE_ADDR')", "(CAST({} AS JSONB)->>'REMOTE_ADDR')"),
+    # For how many seconds a stored policy of a queue keeps the body of what is settled.
+    Word(
+        "retain_in()",
+        "coalesce(json_extract({}, '$.retain'), 0)",
+        "coalesce(CAST(CAST({} AS JSONB)->>'retain' AS DOUBLE PRECISION), 0)",
+    ),
     # Now, ms since the epoch.
     Word(
         "now_ms()",

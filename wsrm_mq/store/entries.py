@@ -194,7 +194,12 @@ HELD_BYTES: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
 )
-SIZE: Final = compiled(select(message.c.body_size).join(entry, entry.c.message == message.c.id).where(_KEY))
+LEAVES: Final = compiled(
+    select(message.c.id, message.c.body_size, entry.c.asks)
+    .join(entry, entry.c.message == message.c.id)
+    .where(_KEY, entry.c.priority.is_not(None))
+)
+"""What is counted and told when an entry that is consumed leaves its queue, or comes back."""
 _BODY_OF: Final = (
     "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = :key"
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, null, or_, select
 
 from wsrm_mq.store.tables import entry, header, message
 
@@ -62,6 +62,14 @@ class Known(NamedTuple):
     help: str
 
 
+_record: Final = entry.alias("record")
+
+
+def _recorded(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A column of the entry that one of a journal records."""
+    return select(column).where(_record.c.id == entry.c.journal_of).correlate(entry).scalar_subquery()
+
+
 FIELDS: Final[dict[str, Known]] = {
     "type": Known(message.c.action, str, "its type; the action of a SOAP message"),
     "message_id": Known(message.c.message_id, str, "its identifier, which the sender gave"),
@@ -76,6 +84,8 @@ FIELDS: Final[dict[str, Known]] = {
     "deliveries": Known(entry.c.deliveries, int, "how often it was given to a consumer"),
     "failures": Known(entry.c.failures, int, "how often its consumer failed"),
     "cancels": Known(entry.c.cancels, int, "how often its consumer gave it back"),
+    "outcome": Known(_recorded(_record.c.outcome), str, "in a journal: the outcome of the message; null until then"),
+    "outcome_reason": Known(_recorded(_record.c.reason), str, "in a journal: why it was given up, where it was"),
 }
 """Every name that is no property."""
 
@@ -86,6 +96,7 @@ _OF_MESSAGE: Final[_Columns] = {
     "position": message.c.id,
     "priority": bindparam("priority", required=True),
     **dict.fromkeys(("deliveries", "failures", "cancels"), literal(0)),
+    **dict.fromkeys(("outcome", "outcome_reason"), null()),
 }
 """The same where a message is judged before there is an entry of it."""
 

@@ -29,6 +29,8 @@ TIGHT_CHECKPOINT_BYTES: Final = 128 * 1024
 """On a disk without room for a reserve: what is in the log has to find room in the file too."""
 VERB_BYTES: Final = 8 * 1024
 """Bytes that a verb adds to the WAL beside its own, about. The file's size does not tell: a checkpoint leaves it."""
+OTHERS_BYTES: Final = 64 * 1024
+"""Bytes that other processes have added where they wrote since the last commit, about."""
 
 
 class GroupCommit:
@@ -45,12 +47,17 @@ class GroupCommit:
         reserve: Reserve,
         serving: Serving,
         instances: Instances,
+        connect: Callable[[Path], Connection] = connect_writer,
+        guard: Callable[[Path, Events], Guard] = Guard,
     ) -> None:
+        """``connect`` and ``guard``: those of a file."""
         self.path = path
         self.instance = 0
         self.instance_name = ""
         self.tally = tally
-        self.guard = Guard(path, events)
+        self._connect = connect
+        self._new_guard = guard
+        self.guard = guard(path, events)
         self._cache = Cache(serving)
         self._instances = instances
         self._clock = clock
@@ -60,10 +67,14 @@ class GroupCommit:
         self._has_open: Callable[[FileIds], None] = lambda _files: None
         self._db: Connection | None = None
         self.is_open = False
+        self.may_relax = False
+        """Something was written here that need not survive a loss of power: batches are looked through for it."""
         self.at_lock = False
         """The writer's thread is about to begin a transaction; where another process holds the lock it stays there."""
         self.checkpoint_due = False
         """A checkpoint is to be made, or is being made."""
+        self.thrown: BaseException | None = None
+        """It was thrown into the last transaction from outside, whether that is committed or not."""
         self._not_checkpointed = 0
         self.commits = 0
         self.committed_verbs = 0
@@ -75,14 +86,14 @@ class GroupCommit:
         """Open the connection, for an instance. ``has_open`` is told which files are open, and ``()`` before they are
         closed. Raises ``StoreError``."""
         self.instance, self.instance_name, self._has_open = instance, instance_name, has_open
-        self.guard = Guard(self.path, self.events)
+        self.guard = self._new_guard(self.path, self.events)
         self.open()
 
     def open(self) -> None:
         """Open the connection; after a fork to the same file as before, which is the one that this instance knows.
         Raises ``StoreError``."""
         self.guard.check_same()
-        self._db = connect_writer(self.path)
+        self._db = self._connect(self.path)
         self._db.for_writing()
         self.is_open = True
         self._has_open(self.guard.opened())
@@ -105,13 +116,16 @@ class GroupCommit:
             if wait:
                 return self.guard.lose(db, self.instance_name)
             return StoreUnavailable(f"{self.path}: was removed or replaced.", "")
-        is_committing, size = False, 0
+        is_committing, size, self.thrown = False, 0, None
         try:
+            if self.may_relax:
+                db.sync_commits(not all(write.is_relaxed for write in batch))
             self.at_lock = wait
             version = db.begin(wait=wait)
             self.at_lock = False
             if not self._cache.validate(version):
                 self.guard.check_newest(db)
+                size += OTHERS_BYTES
             session = Session(
                 db, self._cache, self.instance, self.instance_name, self._instances, self.tally, self._believed.steady
             )
@@ -127,6 +141,7 @@ class GroupCommit:
             db.execute("COMMIT")
         except BaseException as error:
             self.at_lock = False
+            self.thrown = None if isinstance(error, Exception) else error
             is_committed = is_committing and not (db.in_transaction or isinstance(error, db.Error))
             if not is_committed:
                 self._cache.clear()

@@ -201,11 +201,11 @@ INVARIANTS: Final = (
           AND leased_until IS NOT NULL AND (owner IS NULL OR hold IS NOT NULL)""",
     ),
     Invariant(
-        "a declared queue counts what is not settled in it",
+        "a declared queue counts what is to be consumed in it",
         "queue",
         """SELECT id, messages || ' messages of ' || bytes || ' bytes, but has ' || has || ' of ' || size FROM (
             SELECT q.id, q.messages, q.bytes, count(m.id) AS has, coalesce(sum(m.body_size), 0) AS size
-            FROM queue q LEFT JOIN entry e ON e.queue = q.id AND e.outcome IS NULL
+            FROM queue q LEFT JOIN entry e ON e.queue = q.id AND e.outcome IS NULL AND e.priority IS NOT NULL
                 LEFT JOIN message m ON m.id = e.message
             WHERE q.id BETWEEN :lower AND :upper AND q.policy IS NOT NULL GROUP BY q.id, q.messages, q.bytes
         ) counted WHERE messages <> has OR bytes <> size""",
@@ -238,6 +238,13 @@ INVARIANTS: Final = (
         """SELECT e.id, coalesce(e.outcome, 'no outcome') || ', position ' || r.id || ' replays it'
         FROM entry e JOIN entry r ON r.message = e.message AND r.replay_of = e.id
         WHERE e.id BETWEEN :lower AND :upper AND (e.outcome IS NULL OR e.outcome = 'dead')""",
+    ),
+    Invariant(
+        "what a journal records is there, unless it is an express message, and of the same message",
+        "entry",
+        """SELECT e.id, 'position ' || e.journal_of FROM entry e LEFT JOIN entry r ON r.id = e.journal_of
+        WHERE e.id BETWEEN :lower AND :upper AND e.journal_of IS NOT NULL
+          AND coalesce(r.message, e.journal_of) <> e.message""",
     ),
     Invariant(
         HAS_MESSAGE,

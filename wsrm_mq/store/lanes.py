@@ -10,7 +10,7 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.outbound import OUTBOUND_COLUMNS
 from wsrm_mq.store.running import delivery_is
-from wsrm_mq.store.tables import channel, lane, outbound_sequence, plan, queue, range_, sequence
+from wsrm_mq.store.tables import channel, entry, lane, outbound_sequence, plan, queue, range_, sequence
 from wsrm_mq.versions import UNSEQUENCED
 
 p = bindparam
@@ -45,8 +45,8 @@ SAVED_COLUMNS: Final = (
     "redelivery_below",
     "on_hold_since",
 )
-LEASED: Final = ("served_at", "leased_below", "leased_until", "lessee")
-"""Columns that only a lane has that consumers lease; see ``queue.leasing``."""
+LEASED: Final = ("leased_below", "leased_until", "lessee")
+"""Columns that only a lane has that is leased; see ``queue.leasing``."""
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
 """Columns of ``sequence`` that the protocol changes."""
 ADD_LANE: Final = compiled(
@@ -120,14 +120,28 @@ OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None), _IS_R
 OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner"), _IS_RUN))
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 FOREIGN: Final = select(_FOREIGN.c.value)
-_OURS: Final = and_(lane.c.served_at.is_(None), lane.c.queue.not_in(FOREIGN))
+_NOT_FOREIGN: Final = lane.c.queue.not_in(FOREIGN)
+_OURS: Final = and_(lane.c.served_at.is_(None), _NOT_FOREIGN)
 """``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
-_RUNNABLE: Final = (
+_DELIVERABLE: Final = (
     select(lane.c.id)
-    .where(delivery_is(DeliveryState.READY, now=p("now")), _OURS, lane.c.id + 0 > p("after"))
+    .where(delivery_is(DeliveryState.READY, now=p("now")), lane.c.id + 0 > p("after"))
     .limit(p("count"))  # the sum keeps the search in the partial index
 )
+_RUNNABLE: Final = _DELIVERABLE.where(_OURS)
 RUNNABLE: Final = compiled(_RUNNABLE)
+_NEXT: Final = (
+    select(entry.c.wants_reply)
+    .where(entry.c.outcome.is_(None), entry.c.number >= lane.c.cursor, entry.c.lane == lane.c.id)
+    .order_by(entry.c.number)
+    .limit(1)
+    .correlate(lane)
+    .scalar_subquery()
+)
+RUNNABLE_CALLS: Final = compiled(_DELIVERABLE.where(lane.c.served_at.is_not(None), _NOT_FOREIGN, _NEXT == 1))
+"""Lanes that consumers lease, but whose next message an application is called with: its sender waits for the answer."""
+CALLS_NEXT: Final = compiled(select(_NEXT).where(lane.c.id == p("key")))
+"""Whether that is the next message of a lane, as far as its cursor is written."""
 _SENDS: Final = select(queue.c.id).where(queue.c.kind == "outgoing")
 RUNNABLE_SENDS: Final = compiled(_RUNNABLE.where(lane.c.queue.in_(_SENDS)))
 """Lanes to run that send, those of replays included."""
@@ -155,10 +169,10 @@ DROP_LANE: Final = compiled(delete(lane).where(lane.c.id == p("key")))
 DROP_SEQUENCE: Final = compiled(delete(sequence).where(sequence.c.lane == p("key")))
 _SOURCE: Final = func.coalesce(lane.c.replay_of, lane.c.id)
 """A replay is told in the words of the sequence that is replayed."""
-RUN_BOUNDS: Final = compiled(
+RUN_BOUNDS: Final = compiled(  # in a lane that consumers lease, one message: what follows may be for them
     select(
         lane.c.cursor,
-        lane.c.limit,
+        case((lane.c.served_at.is_(None), lane.c.limit), else_=func.least(lane.c.limit, lane.c.cursor + 1)),
         lane.c.discard_from,
         lane.c.redelivery_below,
         lane.c.identifier,

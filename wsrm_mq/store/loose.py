@@ -96,10 +96,6 @@ class LooseEntry(Lane):
     priority: int | None = None
     """The priority of an entry that is consumed; ``None``: an application is called with it."""
 
-    @property
-    def is_consumed(self) -> bool:
-        return self.priority is not None
-
     @classmethod
     def load(cls, position: int, row: tuple[Any, ...]) -> LooseEntry:
         """From what ``LOOSE_ENTRY`` answers."""
@@ -109,6 +105,7 @@ class LooseEntry(Lane):
         one = cls(
             position=position,
             priority=priority,
+            is_consumed=priority is not None,
             queue=queue,
             kind="loose",
             principal=principal,

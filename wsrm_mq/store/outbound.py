@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import bindparam, delete, insert, literal, or_, select, union_all, update
+from sqlalchemy import and_, bindparam, delete, func, insert, literal, or_, select, text, union_all, update
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
@@ -15,8 +15,9 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import channel, lane
+from wsrm_mq.store.tables import channel, entry, lane
 from wsrm_mq.store.tables import outbound_sequence as outbound
+from wsrm_mq.store.tables.sending import ACKNOWLEDGED
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ ADD_OUTBOUND: Final = compiled(
     insert(outbound).values({name: value for name, value in _P.items() if name != "id"}).returning(outbound.c.id)
 )
 SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: _P[name] for name in _SAVED}))
+AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=_P["identifier"], expires_at=_P["expires_at"]))
+"""Its destination has created it."""
 DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == bindparam("answers")))
 DROP_OVER: Final = compiled(
     delete(outbound).where(
@@ -43,6 +46,61 @@ DROP_OVER: Final = compiled(
     )
 )
 """Delete an outbound sequence that answers none, has ended, and has no channel any more."""
+_OF_QUEUE: Final = (outbound.c.answers.is_(None), outbound.c.queue == bindparam("queue"))
+LAST_REQUESTING: Final = compiled(
+    select(outbound.c.id)
+    .where(
+        *_OF_QUEUE,
+        *(outbound.c[name] == bindparam(name) for name in ("rm", "soap", "addressing")),
+    )
+    .order_by(outbound.c.id.desc())
+    .limit(1)
+)
+"""The newest sequence of requests in a queue, in these versions."""
+REQUESTING_BEFORE: Final = compiled(
+    select(outbound.c.id)
+    .where(
+        *(*_OF_QUEUE, outbound.c.id < bindparam("id"), outbound.c.unacknowledged > 0),
+        or_(*(outbound.c.state == state for state in ("creating", "created", "closing"))),
+    )
+    .limit(1)
+)
+"""A row if requests of an earlier sequence in the same queue may be sent yet."""
+CREATING_BEHIND: Final = compiled(
+    select(outbound.c.id)
+    .where(*_OF_QUEUE, outbound.c.id > bindparam("id"), outbound.c.state == "creating")
+    .order_by(outbound.c.id)
+)
+"""The sequences of requests in a queue that were to follow one of them."""
+REQUESTING: Final = compiled(
+    select(outbound.c.id).where(outbound.c.answers.is_(None), ~HAS_ENDED).order_by(outbound.c.queue, outbound.c.id)
+)
+"""The sequences of requests that have not ended."""
+_HAS_DEAD: Final = (
+    select(literal(1))
+    .select_from(channel.join(entry, entry.c.lane == channel.c.lane))
+    .where(
+        *(channel.c.outbound == outbound.c.id, channel.c.is_numbered == 1, entry.c.number >= 1),
+        text("outcome IN ('dead', 'discarded')"),  # the words of an index
+        entry.c.outcome == "dead",
+    )
+    .exists()
+)
+TO_TEND: Final = compiled(
+    select(outbound.c.id)
+    .where(
+        *(outbound.c.answers.is_(None), ~HAS_ENDED),
+        or_(
+            outbound.c.state == "creating",
+            outbound.c.state == "closing",
+            outbound.c.expires_at <= bindparam("now"),
+            and_(outbound.c.state == "created", _HAS_DEAD),
+            and_(outbound.c.state == "created", outbound.c.last_number.is_not(None), outbound.c.unacknowledged == 0),
+        ),
+    )
+    .order_by(outbound.c.queue, outbound.c.id)
+)
+"""Those about which something may be due."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
 FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
@@ -53,6 +111,18 @@ IDENTIFIER_IN_USE: Final = compiled(
         select(literal(1)).where(outbound.c.identifier == bindparam("identifier")),
     )
 )
+_foreign: Final = func.keys_in(bindparam("foreign")).table_valued("value")
+OVER: Final = compiled(
+    select(outbound.c.id)
+    .join(lane, lane.c.id == outbound.c.answers)
+    .where(
+        *(text(ACKNOWLEDGED), lane.c.ended_at.is_not(None), lane.c.cursor >= lane.c.limit, lane.c.held == 0),
+        outbound.c.queue.not_in(select(_foreign.c.value)),
+    )
+    .limit(bindparam("count"))
+)
+"""The keys of open sequences with an endpoint that have nothing unacknowledged, and answer one that has ended and is
+settled to its end."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -61,7 +131,7 @@ class OutboundRecord:
 
     id: int = 0
     answered: SequenceRecord | None = None
-    """The inbound sequence whose replies go out in it; ``None``: it answers none."""
+    """The inbound sequence whose replies go out in it; ``None``: requests of an RM Source do."""
     value: OutboundSequence
     queue: int
     principal: str | None = None
@@ -82,6 +152,11 @@ class OutboundRecord:
     def sender(self) -> str | None:
         """The sender for whom messages are counted that are sent because of this sequence."""
         return self.partner or self.principal or self.peer
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether it is that of an RM Source."""
+        return self.answered is None
 
     @property
     def about(self) -> About:

@@ -48,6 +48,10 @@ class Connection(Database, Protocol):
     def for_writing(self) -> None:
         """From now on it writes. A reader's connection may not otherwise."""
 
+    def sync_commits(self, wanted: bool) -> None:
+        """From now on a commit survives a loss of power, as it does by default; or, unless that is ``wanted``, the
+        death of its process only. Not to be called within a transaction."""
+
     def begin(self, *, wait: bool = True) -> int:
         """Begin a transaction that writes. It waits for other writers, the usual time, or not at all. Answers the
         version of the store: another number than before where another connection has committed since."""
@@ -55,6 +59,10 @@ class Connection(Database, Protocol):
     def positions(self) -> Iterator[int]:
         """Keys for messages and entries, rising, each given once; to be asked for within a transaction. They are good
         until one is rolled back, or the version changes."""
+
+    def reserve_positions(self, wanted: int) -> range:
+        """Give away so many positions: no entry of this store gets one of them. To be asked for within a transaction
+        that has written what it has."""
 
     def lock_lanes(self, keys: Iterable[int]) -> None:
         """Lock the rows of these lanes until the transaction ends, in the order of their keys."""
@@ -119,6 +127,12 @@ class Instances(Protocol):
 
     def alone(self, task: str) -> AbstractContextManager[bool]:
         """Whether no other instance is at this task; none will be while this lasts."""
+
+    def listen(self, name: str) -> None:
+        """From now on ``ring`` reaches the instance of this name."""
+
+    def ring(self, word: str, but: str = "") -> None:
+        """Send a word to all instances that listen, ``but`` to one. See ``wake``."""
 
     def wake(self, names: Iterable[str], word: str = "look") -> None:
         """Tell instances that there may be something to do. A word may be lost; no correctness hangs on it."""

@@ -12,8 +12,10 @@ from wsrm_mq.store.late_index import BY_LANE
 
 _LISTED: Final = "(SELECT value FROM keys_in(?) k)"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"
-_REPLAYED: Final = "EXISTS (SELECT 1 FROM entry r WHERE r.message = {0}.message AND r.replay_of >= {0}.id)"
-"""It stays as long as its replay, which has its key."""
+_REPLAYED: Final = (
+    "EXISTS (SELECT 1 FROM entry r WHERE r.message = {0}.message AND (r.replay_of >= {0}.id OR r.journal_of = {0}.id))"
+)
+"""It stays as long as its replay, which has its key, and as long as a journal records it."""
 UNARCHIVED: Final = written(
     f"SELECT w.value FROM keys_in(?) w WHERE NOT {held_by_archive('messages', 'position', 'w.value')}"
 )
@@ -84,11 +86,23 @@ RETURNING id, connection
 DROP_HEADERS: Final = written(f"""
 DELETE FROM header WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM message WHERE message.id = header.message)
 """)
-FREE_BODIES: Final = written(f"""
-UPDATE message SET body = NULL WHERE id IN {_LISTED} AND body IS NOT NULL
+_FREE: Final = f"""
+UPDATE message SET body = NULL WHERE id IN (SELECT value FROM keys_in(:keys) k) AND body IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
-RETURNING id
+  AND NOT EXISTS (
+    SELECT 1 FROM entry JOIN queue ON queue.id = coalesce(entry.origin, entry.queue)
+    WHERE entry.message = message.id AND entry.settled_at + 1000 * retain_in(queue.policy) > :now
+)"""
+"""Free the bodies of settled messages that no queue with a policy keeps any longer, whichever settled it last."""
+FREE_BODIES: Final = written(f"{_FREE} RETURNING id")
+FREE_TAKEN: Final = written(f"""
+{_FREE} AND NOT EXISTS (
+    SELECT 1 FROM entry JOIN queue ON queue.id = coalesce(entry.origin, entry.queue)
+    WHERE entry.message = message.id AND entry.priority IS NULL AND queue.kind = 'app' AND queue.policy IS NULL
+) RETURNING id
 """)
+"""The same for what consumers have settled: a copy of what an endpoint keeps stays as long as that. In a queue that was
+deleted, which has no policy any more, a message that consumers had keeps nothing."""
 COUNT_PRUNED: Final = "UPDATE lane SET pruned = pruned + ? WHERE id = ?"
 
 # lanes
@@ -119,6 +133,24 @@ SELECT id FROM instance WHERE ended_at < ? AND id NOT IN (SELECT owner FROM lane
 """
 DROP_OLD_INSTANCES: Final = f"DELETE FROM instance WHERE id IN ({OLD_INSTANCE})"
 
+# clients and their subscriptions
+
+_ENDED: Final = """
+SELECT s.id FROM subscription s LEFT JOIN client c ON c.id = s.client LEFT JOIN instance i ON i.id = c.instance
+WHERE s.ended_at < :before OR (s.pattern IS NULL AND (i.id IS NULL OR i.ended_at < :before))
+ORDER BY s.id LIMIT :count
+"""
+_UNUSED: Final = """
+SELECT c.id FROM client c
+WHERE c.seen_at < :before AND NOT EXISTS (SELECT 1 FROM subscription s WHERE s.client = c.id)
+ORDER BY c.id LIMIT :count
+"""
+DROP_SUBSCRIPTIONS: Final = f"DELETE FROM subscription WHERE id IN ({_ENDED})"
+DROP_CLIENTS: Final = f"DELETE FROM client WHERE id IN ({_UNUSED})"
+OLD_CLIENTS: Final = f"SELECT 1 WHERE EXISTS ({_ENDED}) OR EXISTS ({_UNUSED})"
+"""Subscriptions that ended, or whose process did, and clients that have none any more. A durable one stays, with its
+client, until it is unsubscribed."""
+
 # queues
 
 _GONE: Final = -1
@@ -131,7 +163,7 @@ WHERE kind IN ('app', 'outgoing') AND policy IS NULL AND created_at < :before AN
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )
   AND id NOT IN (SELECT queue FROM entry) AND id NOT IN (SELECT queue FROM outbound_sequence)
-  AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL)
+  AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL) AND id NOT IN (SELECT queue FROM subscription)
 ORDER BY id LIMIT :count
 """
 LAST_KEYS: Final = "SELECT (SELECT coalesce(max(id), 0) FROM lane), (SELECT coalesce(max(id), 0) FROM entry)"

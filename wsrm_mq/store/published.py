@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     and_,
     case,
+    cast,
     func,
     literal,
     literal_column,
@@ -30,19 +31,24 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import FromClause, SelectBase
 
 from wsrm_mq.store.compiling import standard
+from wsrm_mq.store.consuming import is_ready
 from wsrm_mq.store.dialects import written
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.outbound import HAS_ENDED
+from wsrm_mq.store.queues import lately
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
     ANSWERED_WITH_FAULT,
     ATTEMPTS,
     archive,
     archived,
+    binding,
     channel,
+    client,
     connection_message,
     counter,
     entry,
+    header,
     instance,
     lane,
     lane_entry,
@@ -56,6 +62,7 @@ from wsrm_mq.store.tables import (
     refusal,
     reply,
     sequence,
+    subscription,
     watermark,
 )
 from wsrm_mq.versions import UNSEQUENCED
@@ -137,6 +144,21 @@ def _loose(asked: ColumnElement[int], found: FromClause) -> ColumnElement[int]:
     )
 
 
+_is_declared: Final = queue.c.policy.is_not(None)
+_next: Final = (
+    select(entry.c.message)
+    .where(entry.c.queue == queue.c.id, is_ready(NOW))
+    .order_by(entry.c.priority.desc(), entry.c.id)
+    .limit(1)
+    .correlate(queue)
+    .scalar_subquery()
+)
+
+
+def _lately(count: ColumnElement[float]) -> ColumnElement[int]:
+    return case((_is_declared, cast(func.round(lately(count, NOW)), Integer)))
+
+
 queues: Final = _view(
     "queues",
     select(
@@ -152,6 +174,12 @@ queues: Final = _view(
         _loose(func.min(message.c.received_at), entry.join(message, message.c.id == entry.c.message)).label(
             "loose_oldest_at"
         ),
+        queue.c.policy,
+        case((_is_declared, queue.c.messages)).label("messages"),
+        case((_is_declared, queue.c.bytes)).label("bytes"),
+        queue.c.last_put_at,
+        *(_lately(queue.c.came).label("came_lately"), _lately(queue.c.went).label("went_lately")),
+        select(message.c.received_at).where(message.c.id == _next).scalar_subquery().label("next_at"),
     ),
 )
 
@@ -163,6 +191,55 @@ instances: Final = _view(
         *(instance.c.host, instance.c.pid, instance.c.started_at, instance.c.ended_at),
         *(instance.c.application, instance.c.paths),
     ),
+)
+
+# who consumes
+
+bindings: Final = _view(
+    "bindings",
+    select(
+        *(binding.c.id.label("key"), binding.c.pattern, binding.c.filter, queue.c.name.label("queue"), queue.c.kind),
+        binding.c.created_at,
+    ).join(queue, queue.c.id == binding.c.queue),
+)
+
+_other: Final = queue.alias("other")
+_OTHERS: Final = select(func.keys_in(subscription.c.beside).table_valued("value").c.value)
+
+subscriptions: Final = _view(
+    "subscriptions",
+    select(
+        *(subscription.c.id.label("key"), subscription.c.name.label("subscription"), client.c.name.label("client")),
+        *(instance.c.name.label("instance"), instance.c.pid, queue.c.name.label("queue"), subscription.c.pattern),
+        *(subscription.c.filter, subscription.c.asked, subscription.c.granted, subscription.c.lease),
+        *(subscription.c.created_at, subscription.c.seen_at),
+        # A durable one outlives its process.
+        case(
+            (subscription.c.pattern.is_not(None), subscription.c.ended_at),
+            else_=func.coalesce(subscription.c.ended_at, client.c.ended_at, instance.c.ended_at),
+        ).label("ended_at"),
+        case(
+            (
+                subscription.c.beside.is_not(None),
+                select(func.list_of(_other.c.name)).where(_other.c.id.in_(_OTHERS)).scalar_subquery(),
+            )
+        ).label("beside"),
+    )
+    .select_from(subscription)
+    .join(queue, queue.c.id == subscription.c.queue)
+    .outerjoin(client, client.c.id == subscription.c.client)
+    .outerjoin(instance, instance.c.id == client.c.instance),
+)
+
+clients: Final = _view(
+    "clients",
+    select(
+        *(client.c.id.label("key"), client.c.name.label("client"), instance.c.name.label("instance")),
+        *(instance.c.host, instance.c.pid, client.c.started_at, client.c.seen_at),
+        func.coalesce(client.c.ended_at, instance.c.ended_at).label("ended_at"),
+    )
+    .select_from(client)
+    .outerjoin(instance, instance.c.id == client.c.instance),
 )
 
 # sequences
@@ -245,6 +322,7 @@ sequences: Final = _view(
         *(_replayed.c.identifier.label("replay_of"), lane.c.plan),
         *(channel.c.address.label("sends_to"), _answered.c.identifier.label("answers")),
         delivery_state(NOW).label("delivery"),
+        case((lane.c.served_at.is_not(None), 1), else_=0).label("consumed"),
     )
     .select_from(lane)
     .join(queue, queue.c.id == lane.c.queue)
@@ -269,10 +347,23 @@ _arrived: Final = entry.alias("arrived")
 _source: Final = lane.alias("source")
 _is_settled: Final = entry.c.outcome.is_not(None)
 
+_is_of_run: Final = entry.c.number < lane.c.leased_below
+"""It is leased with its group."""
+_owner: Final = case((_is_of_run, lane.c.owner), else_=entry.c.owner)
+_leased_until: Final = case((_is_of_run, lane.c.leased_until), else_=entry.c.leased_until)
+_is_leased: Final = and_(_leased_until.is_not(None), or_(entry.c.outcome.is_(None), entry.c.outcome == "dead"))
+_consumer: Final = (
+    select(client.c.name)
+    .select_from(subscription.join(client, client.c.id == subscription.c.client))
+    .where(subscription.c.id == case((_is_of_run, lane.c.lessee), else_=entry.c.lessee))
+    .correlate(entry, lane)
+    .scalar_subquery()
+)
+
 messages: Final = _view(
     "messages",
     select(
-        entry.c.id.label("position"),
+        *(entry.c.id.label("position"), entry.c.message),
         queue.c.name.label("queue"),
         lane.c.identifier.label("sequence"),
         *(entry.c.number, message.c.message_id, message.c.action),
@@ -287,10 +378,15 @@ messages: Final = _view(
         message.c.environ.label("request"),
         *(entry.c.wants_reply, entry.c.named, entry.c.late),
         _name_of(entry.c.origin).label("origin"),
-        *(entry.c.replay_of, entry.c.confirmed_at),
+        *(entry.c.replay_of, entry.c.journal_of, entry.c.confirmed_at),
         func.coalesce(_source.c.identifier, loose.c.identifier).label("original_sequence"),
         case((loose.c.entry.is_not(None), LOOSE_NUMBER), else_=_arrived.c.number).label("original_number"),
         func.coalesce(lane.c.partner, loose.c.partner).label("partner"),
+        *(entry.c.priority, entry.c.cancels, entry.c.expires_at),
+        case((_is_leased, _leased_until)).label("leased_until"),
+        case((_is_leased, select(instance.c.name).where(instance.c.id == _owner).scalar_subquery())).label("holder"),
+        case((_is_leased, _consumer)).label("consumer"),
+        *(header.c.topic, header.c.properties, header.c.content_type, header.c.client.label("producer")),
     )
     # Outer joins, which SQLite leaves out where no column of theirs is asked for.
     .select_from(entry)
@@ -299,7 +395,8 @@ messages: Final = _view(
     .outerjoin(message, message.c.id == entry.c.message)
     .outerjoin(_arrived, _arrived.c.id == entry.c.message)
     .outerjoin(_source, _source.c.id == _arrived.c.lane)
-    .outerjoin(loose, loose.c.entry == entry.c.message),
+    .outerjoin(loose, loose.c.entry == entry.c.message)
+    .outerjoin(header, header.c.message == entry.c.message),
 )
 
 bodies: Final = _view(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, case, exists, func, insert, literal_column, or_, select, update
 
+from wsrm_mq.store import applications
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import instance, lane, ledger, message, queue
 
@@ -16,39 +17,78 @@ def _values(table: Table, *left_out: str) -> dict[str, Any]:
     return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
 
 
-DECLARED: Final = ("policy", "messages", "bytes", "last_position", "last_put_at", "owner", "holder")
+DECLARED: Final = (
+    *("policy", "mode", "messages", "bytes", "last_position", "last_put_at", "counted_at", "came", "went"),
+    *("owner", "holder", "keeper"),
+)
 """Columns that only a declared queue has; see ``consuming``."""
 ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id", *DECLARED)).returning(queue.c.id))
-QUEUE_ROW: Final = compiled(
-    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy).where(
-        queue.c.name == p("name")
-    )
+_ROW: Final = select(
+    *(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy, queue.c.mode)
 )
-EVERY_QUEUE: Final = compiled(
-    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy).order_by(
-        queue.c.name
-    )
+QUEUE_ROW: Final = compiled(_ROW.where(queue.c.name == p("name")))
+EVERY_QUEUE: Final = compiled(_ROW.order_by(queue.c.name))
+SET_MODE: Final = compiled(
+    update(queue)
+    .where(queue.c.id == p("key"))
+    .values(mode=p("mode"), policy=func.coalesce(queue.c.policy, p("policy")))
 )
 SET_POLICY: Final = compiled(update(queue).where(queue.c.id == p("key")).values(policy=p("policy")))
 POLICY: Final = compiled(select(queue.c.policy).where(queue.c.id == p("key")))
 UNDECLARE: Final = compiled(
     update(queue)
     .where(queue.c.id == p("key"))
-    .values(policy=None, name=p("name"), owner=None, holder=None, messages=0, bytes=0)
+    .values(policy=None, name=p("name"), owner=None, holder=None, keeper=None, messages=0, bytes=0)
 )
 """A queue that is deleted: what was settled in it still has one."""
+UNSETTLED_IN_ALL: Final = compiled(
+    select(func.coalesce(func.sum(queue.c.messages), 0), func.coalesce(func.sum(queue.c.bytes), 0)).where(
+        queue.c.policy.is_not(None), or_(queue.c.kind == "app", queue.c.kind == "subscription")
+    )
+)
+IS_SERVED: Final = compiled(
+    select(
+        or_(
+            exists().where(
+                queue.c.kind == "app",
+                or_(queue.c.policy.is_(None), queue.c.mode == "pull"),
+                queue.c.name.not_like("%#%"),
+            ),
+            exists().where(or_(instance.c.paths.is_(None), instance.c.paths.not_like(f'["{applications.CONSUMES}%'))),
+        )
+    )
+)
+"""Whether an endpoint has its queue in the store, or an instance is known that is no program which only consumes."""
 UNSETTLED: Final = compiled(select(queue.c.messages, queue.c.bytes).where(queue.c.id == p("key")))
+
+
+def lately(count: ColumnElement[float], now: ColumnElement[int]) -> ColumnElement[float]:
+    """What is left of a ``count`` of messages: it fades within a minute, and so is about that of the last one."""
+    passed = func.abs(now - queue.c.counted_at) / literal_column("60000.0")
+    return count * func.greatest(literal_column("0.0"), literal_column("1.0") - passed)
+
+
 COUNT_UNSETTLED: Final = compiled(
     update(queue)
     .where(queue.c.id == p("key"))
     .values(
-        messages=queue.c.messages + p("messages"),
+        messages=queue.c.messages + p("came") - p("went"),
         bytes=queue.c.bytes + p("bytes"),
+        came=lately(queue.c.came, p("now")) + p("came"),
+        went=lately(queue.c.went, p("now")) + p("went"),
+        counted_at=p("now"),
         last_position=func.coalesce(p("last"), queue.c.last_position),
         last_put_at=case((p("last").is_not(None), p("now")), else_=queue.c.last_put_at),
     )
 )
-LAST_PUT: Final = compiled(select(queue.c.last_position, queue.c.last_put_at).where(queue.c.id == p("key")))
+PACE: Final = compiled(
+    select(
+        *(queue.c.last_position, queue.c.last_put_at),
+        *(lately(queue.c.came, p("now")), lately(queue.c.went, p("now"))),
+    ).where(queue.c.id == p("key"))
+)
+"""The position that was put last into a queue, when that was, and how many messages came and went within about the last
+minute."""
 HOLDER: Final = compiled(
     select(queue.c.owner, queue.c.holder, instance.c.name, instance.c.pid)
     .outerjoin(instance, instance.c.id == queue.c.owner)

@@ -93,6 +93,8 @@ class Lane:
     """Position of the entry that stopped it."""
     on_hold_since: int | None = None
     """Since when an operator holds it: nothing more of it is delivered."""
+    is_consumed: bool = False
+    """Consumers lease its messages; an application is called only with those that are to be answered."""
     redelivery_below: int = 0
     """Deliveries below this number may be repeated: an owner died while it ran them."""
     held: int = 0
@@ -109,11 +111,6 @@ class Lane:
     """``protocol``, as the store has it."""
 
     @property
-    def is_consumed(self) -> bool:
-        """Whether its messages were put, and are leased by consumers of a declared queue."""
-        return self.kind == "group"
-
-    @property
     def sender(self) -> str | None:
         """The sender for whom messages are counted that are sent because of this lane."""
         return self.partner or self.principal or self.peer
@@ -127,6 +124,7 @@ class Lane:
             "addressing": self.addressing.label,
             "assurance": self.assurance.value,
             "ordered": int(self.ordered),
+            "served_at": 0 if self.is_consumed else None,
         }
 
     @property
@@ -213,6 +211,12 @@ class Lane:
             self.wait(now, None)  # it need not wait for another one's retry
         return number
 
+    def put_off(self, now: int, number: int, size: int) -> int:
+        """Accept ``number``, of ``size`` bytes, which waits for the limit to rise; answers it."""
+        self.numbers, self.active_at = self.numbers.add(number), now
+        self.hold(size)
+        return number
+
     def give_up(self, number: int, reason: str) -> None:
         """Deliver nothing from ``number`` on: such messages go to the dead letters, marked with ``reason``."""
         self.discard_from, self.discard_reason, self.discarding = number, reason, True
@@ -277,6 +281,7 @@ class SequenceRecord(Lane):
         partner: str | None = None,
         acks_to: EndpointReference | None = None,
         acks_fetched_by: str | None = None,
+        is_consumed: bool = False,
     ) -> SequenceRecord:
         """A new sequence, as it is when ``value`` is granted."""
         terms = value.terms
@@ -303,6 +308,7 @@ class SequenceRecord(Lane):
             value=value,
             acks_to=acks_to,
             acks_fetched_by=acks_fetched_by,
+            is_consumed=is_consumed,
         )
 
     @property
@@ -408,6 +414,7 @@ def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
         "assurance": DeliveryAssurance(columns["assurance"]),
         "ordered": bool(columns["ordered"]),
         "discarding": bool(columns["discarding"]),
+        "is_consumed": columns["served_at"] is not None,
         "numbers": numbers,
     }
     lane = Lane(**known) if columns["sequence_lane"] is None else _sequence(columns, known, unnamed)

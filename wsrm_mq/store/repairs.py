@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, case, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.late_index import BY_LANE, OF_LANE
@@ -16,7 +16,8 @@ STORED: Final = compiled(
     select(
         *(entry.c.lane, entry.c.queue, entry.c.origin, entry.c.number, entry.c.outcome, entry.c.reason),
         *(entry.c.retry_at, entry.c.confirmed_at),
-        *(entry.c.message, entry.c.wants_reply, message.c.body_size, message.c.body.is_not(None)),
+        *(entry.c.message, entry.c.wants_reply, message.c.body_size, entry.c.failures, entry.c.cancels),
+        message.c.body.is_not(None),
     )
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.id == p("key"))
@@ -50,6 +51,9 @@ UNSETTLE: Final = compiled(
     .where(entry.c.id == p("key"), entry.c.outcome == "discarded")
     .values(outcome=None, reason=None, settled_at=None)
 )
+COUNT_ON: Final = compiled(
+    update(entry).where(entry.c.id == p("key")).values(failures=p("failures"), cancels=p("cancels"))
+)
 CONFIRM: Final = compiled(update(entry).where(entry.c.id == p("key")).values(confirmed_at=p("now")))
 DELIVERED_BEYOND: Final = f"""
 SELECT e.id FROM {OF_LANE} i JOIN entry e ON e.id = i.entry
@@ -80,6 +84,7 @@ REPLAYS_OF: Final = compiled(
         lane.c.replay_of == p("lane"),
         lane.c.queue == p("queue"),
         lane.c.plan.is_not_distinct_from(p("plan")),
+        case((lane.c.served_at.is_(None), 0), else_=1) == p("consumed"),
     )
     .order_by(lane.c.id.desc())
     .limit(1)

@@ -30,9 +30,11 @@ from wsrm_mq.store.driver import (
     is_spent,
     keep_private,
     known_revision,
+    refuse_foreign,
     store_errors,
 )
 from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.instances import MAY_BE_READY
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
 from wsrm_mq.store.rehearsal import from_outside, rehearse
@@ -102,7 +104,10 @@ class Store:
             serving=serving,
             instances=self.instances,
         )
-        self.writer = Writer(commit, WriteQueue(max_queued, max_queued_bytes))
+        self._write_with(commit, WriteQueue(max_queued, max_queued_bytes))
+
+    def _write_with(self, commit: GroupCommit, queue: WriteQueue) -> None:
+        self.writer = Writer(commit, queue)
         self.call = self.writer.call
         self.submit = self.writer.submit
         self._idle_readers: list[Connection] = []
@@ -127,8 +132,10 @@ class Store:
         return self.writer.instance
 
     def open(self) -> None:
-        """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreUnconfirmed``
-        for one that may have forgotten what it acknowledged."""
+        """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreLocked`` for
+        what is no database, ``StoreCorrupt`` for one of another program, and ``StoreUnconfirmed`` for one that may have
+        forgotten what it acknowledged."""
+        refuse_foreign(self.path)
         keep_private(self.path, self._events)
         if dropped := dropped_pages(self.path):
             self._events.tell("store.cut_off", path=self.path, pages=dropped)
@@ -199,14 +206,17 @@ class Store:
             self.writer.close(lambda tx: (last(tx), identity.advance(tx)), timeout)
             self._witness.tell_of(self.path)
             self.believed.note(self.clock())
-        with self._readers_lock:
-            self._closing = True
-            self._readers_changed.notify_all()
-        self._close_readers()
+        self._end_reading()
         if self.presence is not None:
             self.refusals.close(self.path, self.presence.name)
             self.presence.close()
             self.presence = None
+
+    def _end_reading(self) -> None:
+        with self._readers_lock:
+            self._closing = True
+            self._readers_changed.notify_all()
+        self._close_readers()
 
     def reached(self) -> int:
         """The time by which what ends for ever is judged: the clock's, as far as that is believed."""
@@ -280,7 +290,7 @@ class Store:
             reader = self._idle_readers.pop() if self._idle_readers else None
         try:
             if reader is None:
-                reader = connect_reader(self.path)
+                reader = self.connect_reader()
             with store_errors(self.path):
                 yield reader
         finally:
@@ -290,10 +300,17 @@ class Store:
                     self._idle_readers.append(reader)
                 self._readers_changed.notify_all()
 
+    def connect_reader(self) -> Connection:
+        return connect_reader(self.path)
+
     def foreign(self, db: Database, *, sends: bool = True) -> str:
         """The keys of queues whose messages are for other applications, and unless it ``sends`` now of those that are
         sent; as JSON."""
         return as_json(applications.foreign(db, self.serving, sends=sends))
+
+    def ring(self) -> None:
+        """Wake the other instances that wait for messages."""
+        self.instances.ring(MAY_BE_READY, self.presence.name if self.presence else "")
 
     def wake(self, *names: str, word: str = "look") -> None:
         """Wake other instances by name; all live ones where no name is given."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import binding, client, header, instance, message, queue, subscription
+from wsrm_mq.store.tables import binding, client, entry, header, instance, message, queue, subscription
 
 p = bindparam
 
@@ -18,7 +18,7 @@ _IS_BINDING: Final = (
 BINDINGS: Final = compiled(
     select(
         *(binding.c.pattern, binding.c.filter, queue.c.id, queue.c.name, queue.c.kind, queue.c.parent),
-        *(queue.c.application, queue.c.policy),
+        *(queue.c.application, queue.c.policy, queue.c.mode),
     )
     .join(queue, queue.c.id == binding.c.queue)
     .order_by(binding.c.id)
@@ -33,6 +33,37 @@ UNBIND: Final = compiled(
     delete(binding).where(binding.c.queue == p("queue"), binding.c.pattern == p("pattern")).returning(binding.c.id)
 )
 UNBIND_ALL: Final = compiled(delete(binding).where(binding.c.queue == p("queue")))
+LOGS: Final = compiled(
+    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy, queue.c.mode)
+    .where(queue.c.kind == "topic", queue.c.policy.is_not(None))
+    .order_by(queue.c.id)
+)
+EVENTS: Final = compiled(
+    select(header.c.topic, func.count(entry.c.message.distinct()), func.max(message.c.received_at))
+    .select_from(queue)
+    .join(entry, entry.c.queue == queue.c.id)
+    .join(message, message.c.id == entry.c.message)
+    .join(header, header.c.message == message.c.id)
+    .where(
+        *(queue.c.kind == "topic", entry.c.priority.is_not(None), entry.c.outcome.is_(None)),
+        or_(entry.c.expires_at.is_(None), entry.c.expires_at > p("now")),
+        func.substr(header.c.topic, 1, func.length(p("begins"))) == p("begins"),
+    )
+    .group_by(header.c.topic)
+    .order_by(header.c.topic)
+)
+"""The topics that begin so of what is retained: of each the number of messages, and when the last was stored."""
+TO_COPY: Final = compiled(
+    select(
+        *(message.c.id, queue.c.name, message.c.action, message.c.environ, header.c.message.is_not(None)),
+    )
+    .select_from(entry.join(message, message.c.id == entry.c.message))
+    .join(queue, queue.c.id == func.coalesce(entry.c.origin, entry.c.queue))
+    .outerjoin(header, header.c.message == message.c.id)
+    .where(entry.c.id == p("key"), message.c.body.is_not(None))
+)
+"""Of a message that is copied: its key, its endpoint, its action, its request, and whether it has a header."""
+BODY: Final = compiled(select(message.c.body).where(message.c.id == p("key")))
 DROP_HEADER: Final = compiled(delete(header).where(header.c.message == p("key")))
 DROP_MESSAGE: Final = compiled(delete(message).where(message.c.id == p("key")))
 
@@ -57,22 +88,22 @@ ADD_DURABLE: Final = compiled(
         ended_at=None,
     )
 )
-SET_DURABLE: Final = compiled(
-    update(subscription)
-    .where(*_IS_DURABLE)
-    .values(client=p("client"), pattern=p("new_pattern"), filter=p("filter"), seen_at=p("now"))
-)
+SET_DURABLE: Final = compiled(update(subscription).where(*_IS_DURABLE).values(client=p("client"), seen_at=p("now")))
+SET_COLLECTED: Final = compiled(update(subscription).where(*_IS_DURABLE).values(filter=p("filter")))
 END_DURABLE: Final = compiled(update(subscription).where(*_IS_DURABLE).values(ended_at=p("now")))
 
 CLIENTS: Final = compiled(
-    select(client.c.id, client.c.name, instance.c.name, instance.c.pid, client.c.seen_at, instance.c.ended_at)
+    select(
+        *(client.c.id, client.c.name, instance.c.name, instance.c.pid, client.c.seen_at),
+        func.coalesce(client.c.ended_at, instance.c.ended_at),
+    )
     .join(instance, instance.c.id == client.c.instance)
     .order_by(client.c.id)
 )
 SUBSCRIBED: Final = compiled(
-    select(subscription.c.client, queue.c.name, subscription.c.pattern)
+    select(subscription.c.client, queue.c.name, subscription.c.pattern, subscription.c.beside)
     .join(queue, queue.c.id == subscription.c.queue)
     .where(subscription.c.ended_at.is_(None), subscription.c.client.is_not(None))
     .order_by(subscription.c.id)
 )
-"""Client, queue and pattern of each subscription that has not ended."""
+"""Client, queue and pattern of each subscription that has not ended, and the keys of its other queues."""

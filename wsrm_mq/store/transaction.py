@@ -162,6 +162,10 @@ class Transaction(UnitOfWork):
             record.answered.outbound = record
         return True
 
+    def agree(self, record: OutboundRecord) -> None:
+        """The destination of an outbound sequence has given it its name."""
+        self.execute(outbounds.AGREE, record.row)
+
     def drop_answering(self, record: SequenceRecord) -> None:
         """Forget the outbound sequence that the replies to this one would go out in. Its name is free again."""
         self.execute(outbounds.DROP_ANSWERING, {"answers": record.id})

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import foreign
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, HEADERS, MESSAGES, PUT, REFUSALS, REPLAYS, Row
@@ -19,6 +20,9 @@ from wsrm_mq.store.counting import Counts, Tally
 from wsrm_mq.store.driver import space
 from wsrm_mq.store.port import Connection, Instances, Parameters, Rows
 from wsrm_mq.store.pruning import DROP_QUEUES
+
+SKIPPED_EVERY: Final = 60_000
+"""ms between two rows of the ledger that say the same of a queue."""
 
 
 class Session(NamedTuple):
@@ -60,7 +64,8 @@ class UnitOfWork:
         self._put: list[Row] = []
         self._headers: list[Row] = []
         self._unsettled: dict[int, list[int]] = {}
-        """The change in unsettled messages, and in their bytes, by declared queue."""
+        """How many messages came to be unsettled, how many are it no more, and the change in their bytes, by declared
+        queue."""
         self._last_put: dict[int, int] = {}
         """Positions by the keys of declared queues."""
         self._measured: int | None = None
@@ -70,11 +75,11 @@ class UnitOfWork:
             cache.positions = self.db.positions()
         self._positions = cache.positions
         self._position = 0
-        """The last that was given."""
+        """The last that an entry has."""
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
-        if self._entries or self._messages or self._delivered or self._replays or self._put:
+        if self._entries or self._messages or self._delivered or self._replays or self._put or self._headers:
             self._write_rows()
         return self.db.execute(statement, parameters)
 
@@ -94,9 +99,16 @@ class UnitOfWork:
 
     # messages and entries
 
+    def reserve_positions(self, wanted: int) -> range:
+        """Give away so many positions: no entry of this store gets one of them."""
+        self._write_rows()
+        given = self.db.reserve_positions(wanted)
+        self._cache.positions = self._positions = self.db.positions()
+        return given
+
     def add_message(self, row: dict[str, Any]) -> int:
         """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
-        row["id"] = self._position = key = next(self._positions)
+        row["id"] = key = next(self._positions)
         self._messages.append(MESSAGES.row(row))
         return key
 
@@ -104,7 +116,8 @@ class UnitOfWork:
         """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
         where it came with its message."""
         if "id" not in row:
-            row["id"] = self._position = next(self._positions)
+            row["id"] = next(self._positions)
+        self._position = row["id"]
         self._entries.append(ENTRIES.row(row))
         return int(row["id"])
 
@@ -112,7 +125,8 @@ class UnitOfWork:
         """Add a row of ``entry`` that is to be consumed; answers its position. ``id`` is in the row where it came with
         its message."""
         if "id" not in row:
-            row["id"] = self._position = next(self._positions)
+            row["id"] = next(self._positions)
+        self._position = row["id"]
         self._put.append(PUT.row(row))
         self._last_put[row["queue"]] = row["id"]
         return int(row["id"])
@@ -172,21 +186,30 @@ class UnitOfWork:
         self._cache.keep_queue(name, found[0])
         return int(found[0])
 
-    def add_unsettled(self, queue: int, messages: int, size: int) -> None:
-        """Count ``messages`` more as unsettled in a declared queue, of ``size`` bytes in all. Both may be negative."""
-        counted = self._unsettled.setdefault(queue, [0, 0])
-        counted[0] += messages
-        counted[1] += size
+    def add_unsettled(self, queue: int, messages: int, size: int, last: int | None = None) -> None:
+        """Count ``messages`` more as unsettled in a declared queue, of ``size`` bytes in all. Both may be negative.
+        ``last``: position of the one that has arrived."""
+        if last is not None:
+            self._last_put[queue] = last
+        counted = self._unsettled.setdefault(queue, [0, 0, 0])
+        counted[messages < 0] += abs(messages)
+        counted[2] += size
 
     def unsettled_in(self, queue: int) -> tuple[int, int]:
         """Messages and bytes in a declared queue that are not settled."""
         messages, size = self.execute(queues.UNSETTLED, {"key": queue}).fetchone()
-        more, larger = self._unsettled.get(queue, (0, 0))
-        return messages + more, size + larger
+        came, went, larger = self._unsettled.get(queue, (0, 0, 0))
+        return messages + came - went, size + larger
+
+    def unsettled_in_all(self) -> tuple[int, int]:
+        """Messages and bytes in all queues that programs put into which are not settled."""
+        self._write_unsettled()
+        messages, size = self.execute(queues.UNSETTLED_IN_ALL).fetchone()
+        return int(messages), int(size)
 
     def queue_row(self, name: str) -> tuple[Any, ...] | None:
-        """Key, name, kind, parent, application and policy of the queue with this name, as it is committed, or was made
-        by this transaction."""
+        """Key, name, kind, parent, application, policy and mode of the queue with this name, as it is committed, or was
+        made by this transaction."""
         row = self._cache.queue_rows.get(name)
         if row is None:
             row = self.execute(queues.QUEUE_ROW, {"name": name}).fetchone()
@@ -197,6 +220,11 @@ class UnitOfWork:
     def set_policy(self, name: str, key: int, policy: str) -> None:
         """Declare a queue, or declare it anew."""
         self.execute(queues.SET_POLICY, {"key": key, "policy": policy})
+        self._cache.queue_rows.pop(name, None)
+
+    def set_mode(self, name: str, key: int, mode: str, policy: str | None = None) -> None:
+        """Have an endpoint's queue consumed, or no longer. ``policy``: where it was not declared, it is so."""
+        self.execute(queues.SET_MODE, {"key": key, "mode": mode, "policy": policy})
         self._cache.queue_rows.pop(name, None)
 
     def forget_queue_name(self, name: str) -> None:
@@ -245,6 +273,21 @@ class UnitOfWork:
         self.counts["ledger", queue or 0, event] += 1
         self._counts_now = True
 
+    def skipped(self, event: str, queue: int, name: str, why: str) -> None:
+        """Something was not added to a queue beside the one that a message came into, or left. Each time is counted;
+        it is told and written down at most once a minute by each process."""
+        self.counts[event, queue, ""] += 1
+        if self.now - self._cache.skipped.get((event, queue), 0) >= SKIPPED_EVERY:
+            self._cache.skipped[event, queue] = self.now
+            self.add_ledger(event, queue, reason=why)
+            self.notices.append((FROM_LEDGER[event], {"queue": name, "reason": why}))
+
+    def taken_from_programs(self, queue: int, name: str, messages: int) -> None:
+        """Programs have declared a queue and put so many messages there, and a service is called from it now."""
+        if messages:
+            self.add_ledger("mode_changed", queue, reason=f"dispatch: {messages} messages of programs stay")
+            self.notices.append(("queue.taken", {"queue": name, "messages": messages}))
+
     def count_now(self) -> None:
         """Write the counts of this process with this transaction."""
         self._counts_now = True
@@ -254,17 +297,21 @@ class UnitOfWork:
     def flush(self) -> None:
         """Write what is not written yet. Called once, before COMMIT."""
         self._write_rows()
-        for queue, (messages, size) in self._unsettled.items():
-            last = self._last_put.get(queue)
-            if messages or size or last is not None:
-                row = {"key": queue, "messages": messages, "bytes": size, "last": last, "now": self.now}
-                self.db.execute(queues.COUNT_UNSETTLED, row)
+        self._write_unsettled()
         self._counts_now = self._counts_now or time.monotonic() >= self._tally.due_at
         if self._counts_now:
             counts = self._tally.with_waiting(self.counts)
             COUNTERS.write(self.db.execute, counts)
             REFUSALS.write(self.db.execute, self._tally.refused())
             self.has_counted = bool(counts)
+
+    def _write_unsettled(self) -> None:
+        for queue, (came, went, size) in self._unsettled.items():
+            row = {"key": queue, "came": came, "went": went, "bytes": size, "last": self._last_put.get(queue)}
+            self.db.execute(queues.COUNT_UNSETTLED, {**row, "now": self.now})
+            if came:
+                self.counts["put", queue, ""] += came
+        self._unsettled = {}
 
     def committed(self) -> None:
         """Keep what is now true for the next transaction. Called once, after COMMIT."""
@@ -280,5 +327,4 @@ _LEDGER: Final = dict.fromkeys(
 )
 
 
-def as_json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+as_json: Final[Callable[[object], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

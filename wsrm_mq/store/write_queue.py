@@ -29,6 +29,7 @@ class Write(Generic[R]):
     size: int = 0
     lingers: bool = False
     is_request: bool = False
+    is_relaxed: bool = False
     result: R | None = None
     error: BaseException | None = None
     is_told: bool = False

@@ -15,8 +15,9 @@ What can go wrong in a batch:
 
 An event loop writes in its own thread, once a tick (``lead``): waking another thread costs more than the commit. It
 does only what goes well at once. Whatever needs patience (the lock is taken, the disk is full, a verb fails, the WAL
-has grown) it leaves to the writer's thread, and goes on. A request's thread does not write, although that would spare
-it the wake-up: what its server throws into it would break off what others wait for.
+has grown) it leaves to the writer's thread, and goes on. A thread of a program that uses queues does the same; what is
+thrown into it (Ctrl-C) leaves the batch to the writer's thread, and goes on its way. A request's thread does not write,
+although that would spare it the wake-up: its server may break it off between any two lines.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, StoreUnavailable
@@ -119,12 +120,16 @@ class Writer:
         lingers: bool = False,
         is_led: bool = False,
         is_request: bool = False,
+        is_relaxed: bool = False,
     ) -> None:
         """Queue ``verb``. ``on_commit`` runs in the thread that wrote, after the commit or the failure, and must not
         block. ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: its
         result is not waited for, so a commit of its own can be spared. ``is_led``: a ``lead`` follows soon; it lingers
-        until then. ``is_request``: a peer asks for it; ``StoreOverloaded`` at once where too many wait already."""
-        write = Write(verb, on_commit, keep, size, lingers or is_led, is_request)
+        until then. ``is_request``: a peer asks for it; ``StoreOverloaded`` at once where too many wait already.
+        ``is_relaxed``: it need not survive a loss of power; a batch of such verbs alone is not synced."""
+        if is_relaxed:
+            self._commit.may_relax = True
+        write = Write(verb, on_commit, keep, size, lingers or is_led, is_request, is_relaxed)
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
@@ -158,19 +163,20 @@ class Writer:
         see ``Cache``."""
         self._commit.bound(has_slot, left_alone)
 
-    def lead(self) -> None:
+    def lead(self, waits: Sequence[float] = _LEAD_WAITS) -> None:
         """Write what waits, in this thread, without waiting for more than a commit; what cannot be written so is left
-        to the writer's thread."""
+        to the writer's thread. ``waits``: seconds of each look for the end of what another thread writes."""
+        is_left = True
         try:
-            is_left = not self._has_turn() or self._lead()
+            is_left = not self._has_turn(waits) or self._lead()
         finally:
             with contextlib.suppress(RuntimeError):  # it is not this thread's turn
                 self._writing.release()
-        if is_left:
-            self.urge()
+            if is_left:
+                self.urge()
 
-    def _has_turn(self) -> bool:
-        for seconds in _LEAD_WAITS:
+    def _has_turn(self, waits: Sequence[float]) -> bool:
+        for seconds in waits:
             if self._writing.acquire(timeout=seconds):
                 return True
             if self._commit.at_lock or self._commit.checkpoint_due:
@@ -189,6 +195,8 @@ class Writer:
         if kept:
             with self._lock:
                 self._queue.put_back(kept)
+        if batch and commit.thrown is not None:
+            raise commit.thrown
         return bool(kept) or is_left or commit.checkpoint_due
 
     def _led(self, batch: list[Write[Any]]) -> list[Write[Any]]:
@@ -217,9 +225,11 @@ class Writer:
         size: int = 0,
         committed: Callable[[R], object] | None = None,
         is_request: bool = False,
+        leads: bool = False,
+        is_relaxed: bool = False,
     ) -> R:
         """Run ``verb`` and wait until it is on disk. ``committed(result)`` is called before this
-        returns, in the thread that wrote."""
+        returns, in the thread that wrote. ``leads``: this thread writes, where it can at once (``lead``)."""
         done = threading.Lock()
         done.acquire()
         outcome: list[Any] = []
@@ -232,7 +242,9 @@ class Writer:
             finally:
                 done.release()
 
-        self.submit(verb, on_commit, keep=keep, size=size, is_request=is_request)
+        self.submit(verb, on_commit, keep=keep, size=size, is_request=is_request, is_led=leads, is_relaxed=is_relaxed)
+        if leads:
+            self.lead(waits=(0.0,))  # while another thread writes, a batch forms
         done.acquire()
         result, error = outcome
         if error is not None:
@@ -399,13 +411,15 @@ class Writer:
         if isinstance(failure, StoreBusy):
             with self._lock:  # what came meanwhile too: no request waits for a lock twice (I16)
                 batch = batch + self._queue.take_refusable()
-        self._trouble.tell(self._events, "store.write_failed", failure)
+        if not failure.lasts:  # its callers are told, and what has ended is told where that is seen
+            self._trouble.tell(self._events, "store.write_failed", failure)
         if isinstance(failure, StoreFull):
             self._reserve.release()
-        for write in batch:
-            write.error = None if write.keep else failure
-        self._tell([write for write in batch if not write.keep])
-        return [write for write in batch if write.keep]
+        refused = [write for write in batch if failure.lasts or not write.keep]
+        for write in refused:
+            write.error = failure
+        self._tell(refused)
+        return [write for write in batch if write.keep and not failure.lasts]
 
     def _tell(self, batch: list[Write[Any]]) -> None:
         with self._lock:

@@ -227,9 +227,44 @@ MEASURES: Final = {
     "oldest": Measure(
         "age of the oldest undelivered message", _age, findings.oldest, unit="s", warning="300", critical="3600"
     ),
+    "full": Measure(
+        "queues that take no message: max_messages or max_bytes is reached",
+        lambda s: len(findings.full(s)),
+        findings.full,
+        warning="0",
+        listing=others.QUEUES.step(""),
+    ),
+    "unkept": Measure(
+        "queues that are declared as express, and whose messages no process keeps",
+        lambda s: len(s.at.unkept),
+        findings.unkept,
+        warning="0",
+        listing=others.QUEUES.step(""),
+    ),
+    "absent": Measure(
+        "durable subscriptions for which a message has waited for 5 minutes, and that nothing consumes",
+        lambda s: len(findings.absent(s)),
+        findings.absent,
+        warning="0",
+        listing=others.SUBSCRIPTIONS.step(""),
+    ),
+    "growing": Measure(
+        "queues of 1,000 messages and more that get more than is consumed",
+        lambda s: len(findings.growing(s)),
+        findings.growing,
+        warning="0",
+        listing=others.QUEUES.step(""),
+    ),
+    "lost_leases": Measure(
+        "messages that were given back three times in an hour, as a lease ended or its consumer died; else consumers",
+        lambda s: len(s.at.lost_leases),
+        findings.lost_leases,
+        warning="0",
+        listing=others.FAILURES.step("", "event:lease_ended"),
+    ),
     "unconsumed": Measure(
         "age of the message that is next in a queue which programs consume",
-        lambda s: max(((s.now - one.since) / 1000 for one in s.at.unconsumed), default=0.0),
+        lambda s: max((one.waited(s.now) / 1000 for one in s.at.consumed), default=0.0),
         findings.unconsumed,
         unit="s",
         warning="3600",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
-from wsrm_mq.acts import others
 from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.query import queue_word
+from wsrm_mq.views.queues import Consumed, Lost, told_of
 from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.situation import BACKLOG, Situation
@@ -22,6 +23,10 @@ NAMED: Final = 3
 """So many partners or queues are named."""
 RUNNING_FOR: Final = 300_000
 """An operation that has run for less, in ms, needs no attention."""
+GROWS_FOR: Final = 60_000
+"""A queue whose next message has waited for less, in ms, needs no attention."""
+ABSENT_FOR: Final = 300_000
+"""A durable subscription for which a message has waited for less, in ms, needs no attention."""
 
 # sequences
 
@@ -75,7 +80,7 @@ def _of_one_cause(cause: str, found: list[Verdict]) -> Fact:
     partners = sorted({one.at.view.partner or one.at.view.principal or one.at.view.peer or "?" for one in found})
     queues = sorted({one.at.view.queue for one in found})
     return Fact(
-        f"{len(found)} sequences are stopped by the same cause, of {_few(partners)} in {_few(queues)}: {error!r}.",
+        f"{len(found)} {at.noun}s are stopped by the same cause, of {_few(partners)} in {_few(queues)}: {error!r}.",
         (
             on_sequences.RESUME.step("try them all again, when the cause is repaired", *which),
             others.SEQUENCES.step("which they are", *which),
@@ -260,22 +265,96 @@ def dead_letters(sight: Sight) -> list[Fact]:
 
 
 def unconsumed(sight: Sight) -> list[Fact]:
-    one = min(sight.at.unconsumed, key=lambda one: one.since, default=None)
+    one = max(sight.at.consumed, key=lambda one: one.waited(sight.now), default=None)
     if one is None:
         return []
-    text = (
-        f"The next message of {one.queue} is {span(sight.now - one.since)} old, and "
-        f"{counted(one.messages, 'message is', 'messages are')} there: does a program consume it?"
-    )
+    asked = "" if one.went else " Does a program consume it?"
+    text = f"The next message of {one.queue} is {span(one.waited(sight.now))} old: {told_of(one)}.{asked}"
+    return [Fact(text, _of_queue(one), one.messages, one.next_at, queue=one.queue)]
+
+
+def growing(sight: Sight) -> list[Fact]:
+    """Queues that get more than is consumed. What came all at once may be gone in a minute."""
+    return [
+        Fact(f"{one.queue} grows: {told_of(one)}.", _of_queue(one), one.messages, one.next_at, queue=one.queue)
+        for one in sight.at.consumed
+        if one.grows and one.waited(sight.now) >= GROWS_FOR
+    ]
+
+
+def _of_queue(one: Consumed) -> tuple[Step, ...]:
+    return (others.QUEUE.step("who consumes it, its policy, and what it has", one.queue), others.QUEUES.step("all"))
+
+
+def absent(sight: Sight) -> list[Fact]:
     return [
         Fact(
-            text,
-            (others.QUEUE.step("what it has, and its policy", one.queue), others.QUEUES.step("all queues")),
-            one.messages,
-            one.since,
+            f"Nothing consumes the durable subscription {one.queue} since {moment(one.seen_at)}: {told_of(queue)}. "
+            f"Start its client {one.client} again, or drop the subscription if that does not come back.",
+            (
+                others.SUBSCRIPTION.step("its client, its pattern and what waits for it", one.queue),
+                others.DROP.step("it collects nothing more, and what it has is given up", one.queue),
+            ),
+            queue.messages,
+            one.seen_at,
             queue=one.queue,
         )
+        for one, queue in sight.at.absent
+        if queue.waited(sight.now) >= ABSENT_FOR
     ]
+
+
+def full(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{one.queue} is full, and {'records' if one.is_kept else 'takes'} no message: {told_of(one)}.",
+            (
+                others.QUEUE.step("its max_messages and max_bytes, and who consumes it", one.queue),
+                others.DECLARE.step("make room for more", one.queue, "max_messages=null", "max_bytes=null"),
+            ),
+            one.messages,
+            one.next_at,
+            queue=one.queue,
+        )
+        for one in sight.at.consumed
+        if one.is_full
+    ]
+
+
+def unkept(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"No process keeps the express messages of {one.queue}: what is put there is refused, or waits. Start the "
+            "program that declares it as express.",
+            (
+                others.QUEUE.step("who consumes it, its policy, and what it has", one.queue),
+                others.DECLARE.step("what is put there goes into the store", one.queue, "durability=relaxed"),
+            ),
+            queue=one.queue,
+        )
+        for one in sight.at.unkept
+    ]
+
+
+def lost_leases(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{_whose(one)} {one.times} times in an hour, last {span(sight.now - one.last_at)} ago: {one.why}.",
+            (
+                *([] if one.position is None else [others.MESSAGE_WHY.step("what is known of it", str(one.position))]),
+                others.QUEUE.step("how long its lease is, and who consumes it", one.queue),
+            ),
+            since=one.last_at,
+            queue=one.queue,
+        )
+        for one in sight.at.lost_leases
+    ]
+
+
+def _whose(one: Lost) -> str:
+    if one.position is not None:
+        return f"The message at position {one.position} of {one.queue} was leased in vain"
+    return f"One consumer of {one.queue} lost its leases"
 
 
 def oldest(sight: Sight) -> list[Fact]:

@@ -39,6 +39,11 @@ def instance(db: Database, name: str) -> Instance | None:
     return Instance._make(row) if row is not None else None
 
 
+def lives(db: Database, one: Instance) -> bool:
+    """Whether a process lives, whatever it does."""
+    return instances_of(file_of(db)).lives(one.name) is not False
+
+
 def is_served(db: Database) -> bool:
     """Whether the store is a service's. Of one that programs alone have opened, which put and consume, it is not."""
     return bool(db.execute(_IS_SERVED).fetchone()[0])

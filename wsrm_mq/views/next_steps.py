@@ -71,6 +71,10 @@ def _is_untried(at: Situation) -> bool:
     return at.head is not None and not at.head.failures
 
 
+def _is_served(at: Situation) -> bool:
+    return not at.view.consumed
+
+
 def _goes_to_a_target(at: Situation) -> bool:
     return at.view.queue.startswith(OUTGOING)
 
@@ -141,6 +145,9 @@ _SKIP: Final = _Choice(
 _VERIFY: Final = _Choice(others.VERIFY, "check the store", lambda at: not _has_head(at), _nothing)
 _AGAIN: Final = _Choice(others.EXPLAIN, "look again")
 _DOCTOR: Final = _Choice(others.DOCTOR, "what is wrong with processes, clock and store", which=_nothing)
+_QUEUE: Final = _Choice(
+    others.QUEUE, "who consumes it, and its policy", lambda at: at.view.consumed, lambda at: (at.view.queue,)
+)
 _TO_PARTNER: Final = _Choice(
     others.EXPLAIN,
     "write what to send to the partner",
@@ -191,8 +198,8 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
     Cause.TO_FETCH: (_LIVE._replace(applies=_always),),
     Cause.BLOCKED: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP, _VERIFY),
     Cause.RUNNING: (_SHOW._replace(effect="the message that runs"), _AGAIN),
-    Cause.TAKEN_OVER: (_AGAIN,),
-    Cause.ORPHANED: (_DOCTOR,),
+    Cause.TAKEN_OVER: (_AGAIN, _QUEUE),
+    Cause.ORPHANED: (_DOCTOR._replace(applies=_is_served), _QUEUE),
     Cause.UNSERVED: (
         _DOCTOR,
         _Choice(
@@ -202,7 +209,7 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
         ),
     ),
     Cause.RETRYING: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP),
-    Cause.READY: (_PLAN,),
+    Cause.READY: (_PLAN, _QUEUE),
     Cause.SENT: (),
     Cause.STOPPED: (_DOCTOR,),
     Cause.FAULTED: (

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Integer, bindparam, case, exists, func, literal, not_, or_, select, union_all
+from sqlalchemy import Integer, and_, bindparam, case, exists, func, literal, not_, or_, select, union_all
 
-from wsrm_mq.store import archiving, consuming
+from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED
 from wsrm_mq.store.compiling import compiled
@@ -22,6 +22,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.views.applications import Unserved, unserved
 from wsrm_mq.views.instances import Instance, is_served, known_instances, live_instances
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
+from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
@@ -58,14 +59,6 @@ class Waiting(NamedTuple):
     ready: int = 0
     oldest: int | None = None
     """When the oldest of it was received."""
-
-
-class Unconsumed(NamedTuple):
-    """A queue that programs consume: how many messages it has, and when the next of them was received."""
-
-    queue: str
-    messages: int
-    since: int
 
 
 class Overview(NamedTuple):
@@ -109,8 +102,13 @@ class Overview(NamedTuple):
     """Since when something is to be sent to an address of a source, and no process sends it."""
     unwritten: frozenset[str] = frozenset()
     """Reasons of refusals that no process could write into the store yet."""
-    unconsumed: Sequence[Unconsumed] = ()
-    """Queues that programs consume and in which something is ready."""
+    consumed: Sequence[Consumed] = ()
+    """Queues that programs consume."""
+    absent: Sequence[tuple[Subscription, Consumed]] = ()
+    """Durable subscriptions that no process consumes, where something waits for them."""
+    lost_leases: Sequence[Lost] = ()
+    unkept: Sequence[Consumed] = ()
+    """Queues of express messages that no process keeps."""
     newest_at: int = 0
     """When the newest message was received."""
     newest_sequences: Mapping[str, int] = {}
@@ -165,10 +163,13 @@ _parts: Final = union_all(
     select(
         _sequence.queue,
         _sequence.held,
-        _sequence.ready,
+        # What waits for a program is told with its queue.
+        case((_sequence.consumed == 0, _sequence.ready), else_=0).label("ready"),
         # What waits to be fetched is as old as its client lets it be.
-        case((not_(_sequence.queue.startswith(FETCHED)), _sequence.oldest_at)).label("oldest_at"),
-    ).where(is_busy),
+        case((and_(_sequence.consumed == 0, not_(_sequence.queue.startswith(FETCHED))), _sequence.oldest_at)).label(
+            "oldest_at"
+        ),
+    ).where(is_busy, _sequence.kind != "group"),
     select(views.queues.c.queue, literal(0), views.queues.c.loose, views.queues.c.loose_oldest_at).where(
         views.queues.c.loose > 0
     ),
@@ -211,7 +212,7 @@ def waiting(db: Database) -> dict[str, Waiting]:
 
 def overview(db: Database, now: int) -> Overview:
     """To be called in a ``snapshot``."""
-    known = known_instances(db)
+    known, queues = known_instances(db), consumed(db)
     path = file_of(db)
     states = db.execute(_STATES).fetchall()
     undelivered = waiting(db)
@@ -246,7 +247,10 @@ def overview(db: Database, now: int) -> Overview:
         unsent=unsent_since(db, now),
         unacknowledged=unacknowledged(db),
         unwritten=frozenset(one.reason for one in in_files(path)),
-        unconsumed=[Unconsumed(*row) for row in db.execute(consuming.NEXT_OF_EACH, {"now": now})],
+        consumed=queues,
+        absent=absent(subscriptions(db), queues),
+        lost_leases=lost_leases(db, now),
+        unkept=unkept(db, queues),
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,
     )
@@ -345,8 +349,9 @@ class Counted(NamedTuple):
 OTHER: Final = "(other)"
 
 
+_queue: Final = views.queues.c
 _SHOWN_QUEUES: Final = compiled(
-    select(views.queues.c.queue).where(views.queues.c.kind == "app", views.queues.c.key <= p("last"))
+    select(_queue.queue).where(or_(_queue.kind == "app", _queue.kind == "subscription"), _queue.key <= p("last"))
 )
 _COUNTERS: Final = compiled(select(*(views.counters.c[name] for name in Counted._fields)))
 
@@ -372,4 +377,4 @@ def rates(before: list[Counted], after: list[Counted], seconds: float) -> dict[s
     for sign, all_ in ((-1, before), (1, after)):
         for one in all_:
             grown[one.name] += sign * one.value
-    return {name: grown[name] / seconds for name in ("accepted", "held", "delivered", "replayed", "failed")}
+    return {name: grown[name] / seconds for name in ("accepted", "held", "put", "delivered", "replayed", "failed")}

@@ -133,7 +133,8 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000
 _SPAN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([a-z]*)")
 
 
-def _span(value: str) -> int:
+def span(value: str) -> int:
+    """A length of time in ms. Raises ``ValueError``."""
     found = _SPAN.fullmatch(value)
     if found is None:
         raise ValueError(f"{_shown(value)} is no length of time; write 90s, 15min, 2h, 3d or 1w")
@@ -145,13 +146,13 @@ def _span(value: str) -> int:
 
 def _age(value: str, now: int) -> Bounds:
     """``>1h``, or ``1h`` as a shell understands: at least so old. ``<1h``: younger."""
-    moment = now - _span(value.removeprefix(">").removeprefix("<"))
+    moment = now - span(value.removeprefix(">").removeprefix("<"))
     return Bounds(moment + 1, None) if value.startswith("<") else Bounds(None, moment)
 
 
 def _moment(value: str, now: int) -> int:
     if _SPAN.fullmatch(value) and not value.isdigit():
-        return now - _span(value)
+        return now - span(value)
     try:
         found = datetime.fromisoformat(value)
     except ValueError:

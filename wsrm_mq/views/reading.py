@@ -121,7 +121,7 @@ def sequence(db: Database, identifier: str) -> SequenceView:
 def _viewed(db: Database, row: tuple[Any, ...]) -> SequenceView:
     ranges = db.execute(_RANGES, {"sequence": row[1]}).fetchall()
     view = SequenceView._make((*row, AckRanges(tuple(ranges))))
-    return view._replace(ordered=bool(view.ordered), discarding=bool(view.discarding))
+    return view._replace(ordered=bool(view.ordered), discarding=bool(view.discarding), consumed=bool(view.consumed))
 
 
 # messages
@@ -228,8 +228,10 @@ def resolved(db: Database, query: Query, view: Table = views.messages) -> Query:
 _MESSAGE: Final = compiled(
     _MESSAGES.add_columns(
         *(_message.request, _message.wants_reply, _message.named, _message.has_body),
-        *(views.replies.c.status, _message.origin, _message.replay_of, _message.confirmed_at),
+        *(views.replies.c.status, _message.origin, _message.replay_of, _message.journal_of),
+        _message.confirmed_at,
         *(_message.original_sequence, _message.original_number),
+        *(_message[name] for name in MessageDetail._fields[-9:]),
     )
     .join_from(views.messages, views.replies, views.replies.c.position == _message.position, isouter=True)
     .where(_message.position == p("position"))
@@ -256,18 +258,13 @@ def message(db: Database, position: int) -> MessageDetail:
 
 
 _event: Final = views.ledger_events.c
-_LEDGER: Final = compiled(
-    _of(views.ledger_events, LedgerView._fields)
-    .where(
-        _event.sequence == p("sequence"),
-        or_(p("position").is_(None), _event.position == p("position")),
-    )
-    .order_by(_event.key.desc())
-    .limit(p("count"))
-)
+_LEDGER: Final = _of(views.ledger_events, LedgerView._fields).order_by(_event.key.desc()).limit(p("count"))
+_OF_SEQUENCE: Final = compiled(_LEDGER.where(_event.sequence == p("which")))
+_OF_MESSAGE: Final = compiled(_LEDGER.where(_event.position == p("which")))
 
 
-def ledger(db: Database, sequence: str, *, position: int | None = None, limit: int = 20) -> list[LedgerView]:
-    """The last ``limit`` events of a sequence, or of one of its messages; oldest first."""
-    rows = db.execute(_LEDGER, {"sequence": sequence, "position": position, "count": limit}).fetchall()
+def ledger(db: Database, which: str | int, *, limit: int = 20) -> list[LedgerView]:
+    """The last ``limit`` events of a sequence, or of the message at a position; oldest first."""
+    statement = _OF_MESSAGE if isinstance(which, int) else _OF_SEQUENCE
+    rows = db.execute(statement, {"which": which, "count": limit}).fetchall()
     return [LedgerView._make(row) for row in reversed(rows)]

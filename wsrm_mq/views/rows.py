@@ -70,6 +70,8 @@ class SequenceView(NamedTuple):
     """How many accepted numbers wait at or beyond the limit."""
     delivery: str
     """What its delivery does, a word of ``DeliveryState``."""
+    consumed: bool
+    """Programs consume it; else the service is called with it, or it is sent."""
     received: AckRanges
 
 
@@ -109,10 +111,25 @@ class MessageDetail(NamedTuple):
     origin: str | None
     """The queue a dead letter comes from."""
     replay_of: int | None
+    journal_of: int | None
+    """The position of what it records, in a journal."""
     confirmed_at: int | None
     original_sequence: str | None
     """With ``original_number`` the key that the service knows the message by."""
     original_number: int | None
+    priority: int | None
+    """The priority of a message that programs consume; ``None``: an application is called with it."""
+    expires_at: int | None
+    leased_until: int | None
+    holder: str | None
+    """The instance that has leased it."""
+    consumer: str | None
+    """The name of the consumer there, where it subscribed."""
+    topic: str | None
+    properties: str | None
+    """A JSON object."""
+    content_type: str | None
+    producer: str | None
 
 
 class LedgerView(NamedTuple):

@@ -29,8 +29,8 @@ class Explanation(NamedTuple):
 
 
 def explanation(verdict: Verdict) -> Explanation:
-    words = _SENTENCES if verdict.at.view.sends_to is None else _OF_OUTGOING
     at = verdict.at
+    words = _OF_GROUP if at.view.consumed else _SENTENCES if at.view.sends_to is None else _OF_OUTGOING
     more = (_draining(at), _deadly(at), _forced(at), _lost(verdict))
     return Explanation("".join((words[verdict.cause](at), *more)), steps(verdict.cause, at))
 
@@ -42,14 +42,14 @@ def _on_hold(at: Situation) -> str:
     because = f": {first_line(why).rstrip('.')}" if why else ""
     held = f"{by or 'An operator'} holds it since {moment(since)} ({span(at.now - since)}){because}"
     if at.replayed_by is not None:
-        return f"{held}. {waiting} until the plan has ended, or the sequence is resumed."
+        return f"{held}. {waiting} until the plan has ended, or the {at.noun} is resumed."
     return f"{held}. {waiting}, and nothing is delivered until it is resumed."
 
 
 def _blocked(at: Situation) -> str:
     if at.head is None:
         return "It is blocked by a message that is no longer there."
-    return f"Number {at.head.number} stopped the sequence: {_failed(at.head)}{_behind(at)}."
+    return f"Number {at.head.number} stopped the {at.noun}: {_failed(at.head)}{_behind(at)}."
 
 
 def _running(at: Situation) -> str:
@@ -85,9 +85,9 @@ def _deadly(at: Situation) -> str:
         return ""
     died = f" Each of the last {at.deaths} processes that ran number {at.head.number} died while it ran: it may be what"
     if not at.is_run_again:
-        return f"{died} kills them. Skip it before the sequence is resumed, which runs it again."
+        return f"{died} kills them. Skip it before the {at.noun} is resumed, which runs it again."
     return (
-        f"{died} kills them. Skip it, or hold the sequence, before the next one runs it; no process has to live for "
+        f"{died} kills them. Skip it, or hold the {at.noun}, before the next one runs it; no process has to live for "
         "that."
     )
 
@@ -108,7 +108,7 @@ def _draining(at: Situation) -> str:
 
 def _retrying(at: Situation) -> str:
     number, failed = _failing(at)
-    return f"Number {number} stops the sequence for now: {failed}, and is tried again at {_next_try(at)}."
+    return f"Number {number} stops the {at.noun} for now: {failed}, and is tried again at {_next_try(at)}."
 
 
 def _ready(at: Situation) -> str:
@@ -299,6 +299,25 @@ def _to_fetch(at: Situation) -> str:
     return f"Its messages wait to be fetched by a client that polls (WS-MakeConnection){kept}."
 
 
+def _leased(at: Situation) -> str:
+    number = at.head.number if at.head is not None else at.view.cursor
+    return f"Number {number} is leased since {moment(at.view.running_since or at.now)} by {_holder(at)}."
+
+
+def _left_behind(at: Situation) -> str:
+    return f"It was leased by {_holder(at)}, which is gone: the next program that opens the store gives it back."
+
+
+def _holder(at: Situation) -> str:
+    owner = at.owner
+    return "a process without a name" if owner is None else f"instance {owner.name} (process {owner.pid})"
+
+
+def _to_consume(at: Situation) -> str:
+    waits = counted(at.ready, "message is", "messages are")
+    return f"{waits} ready, number {at.view.cursor} first, for the next consumer of {at.view.queue}{_begun(at.head)}."
+
+
 _SENTENCES: Final[dict[Cause, Callable[[Situation], str]]] = {
     Cause.ON_HOLD: _on_hold,
     Cause.TO_FETCH: _to_fetch,
@@ -325,6 +344,14 @@ _OF_OUTGOING: Final = {
     Cause.ENDED: _all_sent,
 }
 """Of what this side sends."""
+_OF_GROUP: Final = {
+    **_SENTENCES,
+    Cause.RUNNING: _leased,
+    Cause.TAKEN_OVER: _left_behind,
+    Cause.ORPHANED: _left_behind,
+    Cause.READY: _to_consume,
+}
+"""Of what programs consume."""
 
 
 # words

@@ -19,7 +19,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.repairs import RUN_IS_AT
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.instances import Instance, instance
+from wsrm_mq.views.instances import Instance, instance, lives
 from wsrm_mq.views.rows import SequenceView
 
 EXPIRING_WITHIN: Final = 600_000
@@ -129,6 +129,10 @@ class Situation(NamedTuple):
     """The type of what its head failed with last, where the service told of one."""
     pace: float | None
     """So many of its messages are delivered in a second now, where many wait for that."""
+
+    @property
+    def noun(self) -> str:
+        return "group" if self.view.kind == "group" else "sequence"
 
     @property
     def deaths(self) -> int:
@@ -313,7 +317,7 @@ def situation(db: Database, view: SequenceView, now: int, live: list[Instance]) 
         now=now,
         head=head,
         owner=owner,
-        owner_lives=owner in live,
+        owner_lives=owner in live or (owner is not None and view.consumed and lives(db, owner)),
         live=len(live),
         missing=_missing(view),
         unsettled=_unsettled_of(db, view),

@@ -42,7 +42,7 @@ class Cause(enum.Enum):
     RETRYING = enum.auto()
     """Its first message failed, and is tried again later."""
     READY = enum.auto()
-    """A live process is about to run it."""
+    """A live process, or the next consumer of a group, is about to run it."""
     STOPPED = enum.auto()
     """It could run, and no process lives."""
     FAULTED = enum.auto()
@@ -93,7 +93,7 @@ _RULES: Final = (
     Rule(Cause.UNSERVED, "blocked", lambda at: at.unserved is not None),
     Rule(Cause.SENT, "ok", lambda at: _is_retried(at) and at.is_sent),
     Rule(Cause.RETRYING, "blocked", lambda at: _is_retried(at) and at.head is not None),
-    Rule(Cause.READY, "ok", lambda at: _is_deliverable(at) and at.live > 0),
+    Rule(Cause.READY, "ok", lambda at: _is_deliverable(at) and (at.live > 0 or at.view.consumed)),
     Rule(Cause.STOPPED, "blocked", _is_deliverable),
     # Nothing is deliverable.
     Rule(Cause.FAULTED, "faulted", _is_faulted),

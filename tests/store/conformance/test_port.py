@@ -350,3 +350,18 @@ def test_one_instance_at_a_time_is_at_a_task(place: Place) -> None:
         assert (is_first, is_second, is_other) == (True, False, True)
     with place.instances().alone("janitor") as is_again:
         assert is_again
+
+
+def test_a_ring_reaches_the_instances_that_listen_but_one(place: Place) -> None:
+    instances = place.instances()
+    one, other, deaf = instances.enter(), instances.enter(), instances.enter()
+    for presence in (one, other, other):
+        instances.listen(presence.name)
+    instances.ring("queue", but=one.name)
+    assert other.wait(5) == {"queue"}
+    assert one.wait(0.01) == deaf.wait(0.01) == set()
+    other.close()
+    instances.ring("queue")
+    assert one.wait(5) == {"queue"}
+    one.close()
+    deaf.close()

@@ -23,7 +23,7 @@ FEW: Final = 500
 _DIGESTS: Final = ("store", "position", "body_digest")
 _MESSAGES: Final = (
     *("store", "node", "queue", "sequence", "number", "position", "message_id", "outcome", "reason", "received_at"),
-    *("settled_at", "origin", "replay_of", "confirmed_at"),
+    *("settled_at", "origin", "replay_of", "confirmed_at", "message", "deliveries"),
 )
 
 

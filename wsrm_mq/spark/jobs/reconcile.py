@@ -167,9 +167,11 @@ def newest(rows: DataFrame, key: str, moment: str) -> DataFrame:
 
 
 def came_again(messages: DataFrame) -> DataFrame:
-    """The receipts of messages that came more than once; replays are no receipts. A store that was put back from a copy
-    shares receipts with its original: such a receipt counts once, unless both stores went on with it."""
-    sent = messages.where("replay_of IS NULL AND message_id IS NOT NULL")
+    """The receipts of messages that came more than once; replays are no receipts, nor are copies in other queues. A
+    store that was put back from a copy shares receipts with its original: such a receipt counts once, unless both
+    stores went on with it."""
+    is_receipt = "replay_of IS NULL AND COALESCE(message, position) = position"
+    sent = messages.where(f"{is_receipt} AND message_id IS NOT NULL")
     ids = sent.groupBy("message_id").count().where("count > 1").select("message_id")
     moments = ("position", "received_at", "settled_at")
     first = Window.partitionBy("message_id", "sequence", "number", *moments).orderBy("store")
@@ -209,9 +211,12 @@ PERCENTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def counts(messages: DataFrame) -> DataFrame:
-    """Count the ``messages`` of each queue of a store by ``state``, and the replays among them."""
+    """Count the ``messages`` of each queue of a store by ``state``, and among them the replays, and those that were
+    delivered more than once."""
     return messages.groupBy("store", "node", "queue", F.coalesce("outcome", F.lit("unsettled")).alias("state")).agg(
-        F.count("*").alias("messages"), F.count("replay_of").alias("replays")
+        F.count("*").alias("messages"),
+        F.count("replay_of").alias("replays"),
+        F.count_if(F.col("deliveries") > 1).alias("redelivered"),
     )
 
 

@@ -31,6 +31,7 @@ SUMS: Final[dict[str, dict[str, str]]] = {
         "messages": "SUM(messages)",
         **{state: f"SUM(IF(state = '{state}', messages, 0))" for state in _STATES},
         "replays": "SUM(replays)",
+        "redelivered": "SUM(redelivered)",
     },
     "sequences": {"sequences": "COUNT(*)", "duplicates": "SUM(duplicates)"},
     "gaps": {"gaps": "COUNT(*)", "missing": "SUM(missing)"},

@@ -1,7 +1,8 @@
 """One way to open a SQLite connection, what one can do beside its statements, and one table from its errors to ours.
 
-WAL with synchronous=FULL: what a commit has answered survives a power cut. Every connection has a busy timeout; no
-checkpoint happens by chance inside a commit (the writer makes them, see ``writer``).
+WAL with synchronous=FULL: what a commit has answered survives a power cut, unless less is wanted (``sync_commits``).
+Every connection has a busy timeout; no checkpoint happens by chance inside a commit (the writer makes them, see
+``writer``).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 from urllib.parse import quote
 
-from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
 from wsrm_mq.hints import about
 from wsrm_mq.store.port import Database, Obstacle
 from wsrm_mq.store.sqlite.files import lost, refuse_divided, removed
 
 BUSY_TIMEOUT_MS: Final = 5_000
+LARGE_LOG_PAGES: Final = 16_384
+RESTART_TIMEOUT_MS: Final = 100
+"""The longest time for which no process writes while a checkpoint waits for the readers of a large log."""
 
 Error = sqlite3.Error
 """The class of this driver's errors."""
@@ -52,7 +56,7 @@ _BY_CODE: Final[dict[int, type[StoreError]]] = {
     sqlite3.SQLITE_PERM: StoreUnavailable,
     sqlite3.SQLITE_AUTH: StoreUnavailable,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
-    sqlite3.SQLITE_NOTADB: StoreCorrupt,
+    sqlite3.SQLITE_NOTADB: StoreLocked,
 }
 """Extended or primary result code -> our error. Anything else is a mistake of ours and stays what it is."""
 
@@ -78,6 +82,10 @@ def store_errors(path: Path) -> Iterator[None]:
 
 _LAST_POSITION: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'"
 """The position of a deleted row is not used again."""
+_RESERVE: Final = """
+UPDATE sqlite_sequence SET seq = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'entry') + ? WHERE name = 'entry'
+RETURNING seq
+"""
 _ALLOCATE: Final = "UPDATE message SET body = zeroblob(?) WHERE id = ?"
 _PIECE: Final = 1024 * 1024
 
@@ -85,10 +93,18 @@ _PIECE: Final = 1024 * 1024
 class Connection(sqlite3.Connection):
     """The port's connection. Its ``execute`` is SQLite's own."""
 
+    _syncs = True
+
     def for_writing(self) -> None:
         """From now on it writes, and waits for other writers in ``begin`` alone."""
         self.execute("PRAGMA query_only = OFF")
         self.execute("PRAGMA busy_timeout = 0")
+
+    def sync_commits(self, wanted: bool) -> None:
+        """The next commit that is synced takes along what the log has of those that were not."""
+        if wanted is not self._syncs:
+            self.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
+            self._syncs = wanted
 
     def begin(self, *, wait: bool = True) -> int:
         """SQLite waits longer after each look at the lock, up to 100 ms, so of several busy processes the one that has
@@ -102,6 +118,10 @@ class Connection(sqlite3.Connection):
     def positions(self) -> Iterator[int]:
         return count(self.execute(_LAST_POSITION).fetchone()[0] + 1)
 
+    def reserve_positions(self, wanted: int) -> range:
+        (last,) = self.execute(_RESERVE, (wanted,)).fetchone()
+        return range(last - wanted + 1, last + 1)
+
     def lock_lanes(self, keys: Iterable[int]) -> None:
         """Nothing is to be done: the transaction that writes has the whole store."""
 
@@ -114,8 +134,14 @@ class Connection(sqlite3.Connection):
         return cast(BinaryIO, self.blobopen("message", "body", message, readonly=True))
 
     def checkpoint(self) -> None:
-        """Take what the write-ahead log has into the file, as far as no reader needs it."""
-        self.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        """Take what the write-ahead log has into the file, as far as no reader needs it. A large log is begun anew by
+        the next write: where several processes read all the time, that comes by itself too rarely."""
+        _is_busy, pages, _taken = self.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages >= LARGE_LOG_PAGES:
+            (timeout,) = self.execute("PRAGMA busy_timeout").fetchone()
+            self.execute(f"PRAGMA busy_timeout = {RESTART_TIMEOUT_MS}")
+            self.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            self.execute(f"PRAGMA busy_timeout = {timeout}")
 
 
 class CopyConnection(Connection):

@@ -25,8 +25,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
-from wsrm_mq.errors import StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.errors import StoreCorrupt, StoreLocked, StoreUnavailable, StoreUnconfirmed
 from wsrm_mq.events.telling import Events
 from wsrm_mq.hints import about
 from wsrm_mq.store.port import Database
@@ -78,6 +79,26 @@ def content_of(file: Path) -> bytes:
     handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb") as opened:
         return opened.read()
+
+
+def refuse_foreign(store: Path) -> None:
+    """Raise ``StoreLocked`` for a file that is no database as SQLite reads it, and ``StoreCorrupt`` for a database of
+    another program: nothing of it, nor its permissions, is changed then. SQLite itself looks: where this process has
+    the store open, another file that is opened there and closed would take the locks along, and a process that leaves
+    would take itself for the last and remove the log."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(store))}?mode=ro", uri=True)) as db:
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise StoreLocked(f"{store}: file is not a database.") from error
+        return  # it is not there, or the open shall tell
+    if tables and not tables >= {"alembic_version", "entry"}:
+        raise no_store(store)
+
+
+def no_store(path: Path) -> StoreCorrupt:
+    return StoreCorrupt(f"{path}: is an SQLite database, but not a wsrm_mq store.", "Name another file.")
 
 
 def keep_private(store: Path, events: Events) -> None:

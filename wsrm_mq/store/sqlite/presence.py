@@ -6,6 +6,9 @@ lost one costs a poll interval, never a message.
 
 Order matters: first the lock, then the row. Names are random and never used again.
 
+The doorbell of queues is a second name of that socket, which only an instance has that has waited for messages: a
+message that is put wakes no process that waits for none.
+
 A missing lock file proves nothing: the directory may have been removed. The instance that it stood for makes it again
 in its next poll; only one that does not, in several, is dead.
 """
@@ -19,16 +22,19 @@ import select
 import socket
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.store.sqlite.files import FileId, FileIds, beside, file_id, is_locked, tell_open
 
+_SUFFIXES: Final = ("bell", "sock", "lock")
 
-def _address(directory: int, name: str) -> str:
+
+def _address(directory: int, file: str) -> str:
     """A socket's address through an open directory: a Unix path may have 107 characters, a store's may have more."""
-    return f"/proc/self/fd/{directory}/{name}.sock"
+    return f"/proc/self/fd/{directory}/{file}"
 
 
 class Presence:
@@ -64,7 +70,7 @@ class Presence:
             self._path("sock").unlink(missing_ok=True)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             listener.setblocking(False)  # not by a flag of its type: gevent's sockets wait all the same
-            listener.bind(_address(directory, self.name))
+            listener.bind(_address(directory, f"{self.name}.sock"))
             self._socket = listener
         except OSError:
             pass  # without a socket the poll is all there is
@@ -95,7 +101,7 @@ class Presence:
     def close(self) -> None:
         """Give the claim up and take the files away."""
         self.abandon()
-        for suffix in ("sock", "lock"):
+        for suffix in _SUFFIXES:
             self._path(suffix).unlink(missing_ok=True)
 
     def abandon(self) -> None:
@@ -145,7 +151,7 @@ class InstanceFiles:
         return is_locked(beside(self._store) / f"{name}.lock")
 
     def bury(self, name: str) -> None:
-        for suffix in ("sock", "lock"):
+        for suffix in _SUFFIXES:
             (beside(self._store) / f"{name}.{suffix}").unlink(missing_ok=True)
 
     @contextmanager
@@ -165,7 +171,19 @@ class InstanceFiles:
         finally:
             os.close(handle)
 
+    def listen(self, name: str) -> None:
+        home = beside(self._store)
+        with suppress(OSError):  # it does already, or has no socket: it looks by itself soon
+            os.link(home / f"{name}.sock", home / f"{name}.bell")
+
+    def ring(self, word: str, but: str = "") -> None:
+        with suppress(OSError):
+            self._send((file for file in os.listdir(beside(self._store)) if _is_bell(file, but)), word)
+
     def wake(self, names: Iterable[str], word: str = "look") -> None:
+        self._send((f"{name}.sock" for name in names), word)
+
+    def _send(self, files: Iterable[str], word: str) -> None:
         try:
             directory = os.open(beside(self._store), os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -173,13 +191,18 @@ class InstanceFiles:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
-                for name in names:
+                for file in files:
                     try:
-                        if stat.S_ISSOCK(os.stat(f"{name}.sock", dir_fd=directory, follow_symlinks=False).st_mode):
-                            sender.sendto(word.encode("ascii"), _address(directory, name))
+                        if stat.S_ISSOCK(os.stat(file, dir_fd=directory, follow_symlinks=False).st_mode):
+                            sender.sendto(word.encode("ascii"), _address(directory, file))
                     except OSError:
                         continue
         except OSError:  # no file is free: they look by themselves soon
             return
         finally:
             os.close(directory)
+
+
+def _is_bell(file: str, but: str) -> bool:
+    name, _, suffix = file.rpartition(".")
+    return suffix == "bell" and name != but

@@ -12,13 +12,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt
+from wsrm_mq.errors import SchemaMismatch
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import create_file, named, refuse_place, store_errors, write_ahead
-from wsrm_mq.store.sqlite.files import lost, removed
+from wsrm_mq.store.sqlite.files import lost, no_store, removed
 from wsrm_mq.store.sqlite.presence import in_use
 
-KNOWN: Final = ("0014", "0015", "0016")
+KNOWN: Final = ("0014", "0015", "0016", "0017", "0018")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]
@@ -31,7 +31,7 @@ def revision(db: Database, path: Path) -> str | None:
         if not tables:
             return None
         if "alembic_version" not in tables:
-            raise StoreCorrupt(f"{path}: is an SQLite database, but not a wsrm_mq store.", "Name another file.")
+            raise no_store(path)
         row = db.execute("SELECT version_num FROM alembic_version").fetchone()
         return str(row[0]) if row else None
 

@@ -106,18 +106,24 @@ _INDEX: Final = struct.Struct("<16xI" if sys.byteorder == "little" else ">16xI")
 
 def dropped_pages(path: Path) -> int:
     """Pages in the log of the store at ``path`` that belong to no committed transaction. To be asked before a process
-    opens the store; where another one lives, what it just writes is no loss: 0."""
+    opens the store; where another one lives, what it just writes is no loss: 0. One that makes the store at the same
+    time has no lock file yet, so they are counted while none writes."""
     if removed(path):  # what stands there is refused, and the log beside it may be of another file
         return 0
     _file, log, index_file = parts(path)
-    written = _written(log) if path.exists() else 0
-    if not written or any(map(is_locked, beside(path).glob("*.lock"))):
+    if not path.exists() or not _written(log) or any(map(is_locked, beside(path).glob("*.lock"))):
         return 0
     with closing(connect_writer(path)) as db, store_errors(path):
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the index is made anew from what is committed
+        try:
+            db.begin(wait=False)
+        except db.Error as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                return 0  # one writes
+            raise
         with index_file.open("rb") as index:
             (committed,) = _INDEX.unpack(index.read(_INDEX.size))
-    return max(0, written - int(committed))
+        return max(0, _written(log) - int(committed))
 
 
 def _written(log: Path) -> int:

@@ -8,6 +8,7 @@ row by row.
 
 from __future__ import annotations
 
+from wsrm_mq.store.tables.access import outbox, token
 from wsrm_mq.store.tables.consuming import binding, client, subscription
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
 from wsrm_mq.store.tables.lanes import lane, range_

@@ -36,9 +36,13 @@ subscription: Final = table(
     # How long a lease of it is, ms; NULL: until it ends.
     Column("lease", Number),
     Column("acknowledges", Text, nullable=False),
+    # The position of the last barrier that it had.
+    Column("barrier", Number),
     Column("created_at", Number, nullable=False),
     Column("seen_at", Number, nullable=False),
     Column("ended_at", Number),
+    # JSON list of the keys of the other queues, where it is to several.
+    Column("beside", Text),
     sqlite_autoincrement=True,
 )
 index("subscription_by_queue", subscription.c.queue, where="ended_at IS NULL")

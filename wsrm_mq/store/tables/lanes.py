@@ -73,7 +73,8 @@ lane: Final = table(
     # A replay has the lane whose messages are delivered again, and its plan if there is one.
     Column("replay_of", Number, ForeignKey("lane.id")),
     Column("plan", Text, ForeignKey("plan.id")),
-    # Consumers lease it, and no application is called with what it has: when that was done last, 0: not yet.
+    # Consumers lease it, and no application is called with what it has but for two-way messages: when that was done
+    # last, 0: not yet.
     Column("served_at", Number),
     # Numbers below this one are leased, until that time, by the clock that is never set, and by which subscription.
     Column("leased_below", Number),

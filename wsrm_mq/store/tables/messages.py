@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Text
+from sqlalchemy import REAL, CheckConstraint, Column, ForeignKey, LargeBinary, Text
 
 from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
-from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS
+from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS, QUEUE_MODES
 
 queue: Final = table(
     "queue",
@@ -21,19 +21,31 @@ queue: Final = table(
     Column("application", Text),
     # JSON of a ``queue.policies.QueuePolicy``: it was declared, and is consumed. NULL: an endpoint's, or the system's.
     Column("policy", Text),
+    # Who takes what arrives at the endpoint whose queue it is: pull, programs consume it; dispatch, no program may, for
+    # the application is called with it. NULL: it is no endpoint's, or was never consumed.
+    Column("mode", Text),
     # A declared queue counts its unsettled messages, and their bytes.
     Column("messages", Number, nullable=False, server_default="0"),
     Column("bytes", Number, nullable=False, server_default="0"),
     # The last that was put there, and when.
     Column("last_position", Number),
     Column("last_put_at", Number),
+    # Its pace when it was counted last: how many messages came and left within the last minute, where those of long ago
+    # count less and less.
+    Column("counted_at", Number, nullable=False, server_default="0"),
+    Column("came", REAL, nullable=False, server_default="0"),
+    Column("went", REAL, nullable=False, server_default="0"),
     # Who alone reads it, where its access is exclusive: an instance, and the name of its consumer.
     Column("owner", Number),
     Column("holder", Text),
+    # The instance that keeps its express messages; see ``express``.
+    Column("keeper", Number),
     one_of("kind", QUEUE_KINDS),
+    one_of("mode", QUEUE_MODES),
     sqlite_autoincrement=True,
 )
 index("queue_held", queue.c.owner, where="owner IS NOT NULL")
+index("queue_kept", queue.c.keeper, where="keeper IS NOT NULL")
 index("queue_dead_letters", queue.c.parent, unique=True, where="kind = 'dead_letter'")
 
 message: Final = table(
@@ -99,6 +111,10 @@ entry: Final = table(
     Column("expires_at", Number),
     # Why it waits, until ``retry_at`` where it has that.
     Column("hold", Text),
+    # An entry of a journal: the entry of the same message whose arrival and outcome it records.
+    Column("journal_of", Number),
+    # What is told when it leaves its queue: ``queue.reporting.Asks``; NULL: nothing.
+    Column("asks", Number),
     one_of("outcome", OUTCOMES),
     CheckConstraint("(outcome IS NULL) = (settled_at IS NULL)", name="settled_has_outcome"),
     sqlite_autoincrement=True,
@@ -164,6 +180,8 @@ header: Final = table(
     Column("receive_by", Number),
     # Who put it.
     Column("client", Text),
+    # The queue that has the reports on it.
+    Column("report_to", Text),
 )
 
 # Messages that were put under an id of their sender's, for a while: another one of that id is the same message.

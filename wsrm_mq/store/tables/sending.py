@@ -13,7 +13,7 @@ from wsrm_mq.store.tables.words import OUTBOUND_STATES
 outbound_sequence: Final = table(
     "outbound_sequence",
     given_key(),
-    # The inbound sequence whose replies go out in it: the source of that one has offered it. NULL: it answers none.
+    # The inbound sequence whose replies go out in it: the source of that one has offered it. NULL: requests do.
     Column("answers", Number, ForeignKey("sequence.lane"), unique=True),
     Column("identifier", Text, nullable=False, unique=True),
     # The receiver, and who may speak of it.
@@ -44,6 +44,11 @@ outbound_sequence: Final = table(
     one_of("state", OUTBOUND_STATES),
     sqlite_autoincrement=True,
 )
+
+ACKNOWLEDGED: Final = "state = 'created' AND unacknowledged = 0 AND endpoint IS NOT NULL"
+index("outbound_acknowledged", outbound_sequence.c.answers, where=ACKNOWLEDGED)
+# The sequences of requests, in the order in which they follow each other to one destination.
+index("outbound_own", outbound_sequence.c.queue, outbound_sequence.c.id, where="answers IS NULL")
 
 # A lane of kind outgoing: what leaves for one endpoint about one sequence, in requests of this side's own.
 channel: Final = table(

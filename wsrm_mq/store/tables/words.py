@@ -6,7 +6,8 @@ from typing import Final
 
 from wsrm_mq.sequence.outbound_states import OutboundState
 
-QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing", "subscription", "journal", "report")
+QUEUE_KINDS: Final = ("app", "dead_letter", "outgoing", "subscription", "topic", "journal", "report")
+QUEUE_MODES: Final = ("dispatch", "pull")
 OUTCOMES: Final = ("delivered", "dead", "discarded", "purged")
 LANE_KINDS: Final = ("rm", "connection", "replay", "outgoing", "group")
 OPEN_STATES: Final = ("created", "closed")
@@ -18,35 +19,43 @@ LATE: Final = ("accept", "refuse")
 ANSWERED_WITH_FAULT: Final = "answered_with_fault"
 """The service took a one-way message and answered a fault, which the source does not read: an event of the ledger, the
 reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
-ATTEMPTS: Final = ("failed", "holder_died", "broke_off", ANSWERED_WITH_FAULT)
+ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "lease_ended", ANSWERED_WITH_FAULT)
 """Events of the ledger: attempts that did not go well."""
 EVENTS: Final = (
     *ATTEMPTS,
     *("adopted", "application_renamed", "archive_withdrawn", "archived", "begun_anew", "blocked", "closed"),
-    *("confirmed", "created", "dead", "discarded", "discarding", "ended", "fault_received", "forced", "gap_open"),
+    *("confirmed", "created", "dead", "discarded", "discarding", "ended", "express_lost"),
+    *("fault_received", "forced", "gap_open"),
     *(
         "held",
         "instance_gone",
-        "lease_ended",
+        "journal_skipped",
         "lost_after_delivery",
         "message_confirmed",
+        "mode_changed",
         "noted",
         "pruned",
         "purged",
-        "released_across_gap",
-        "replayed",
+        "redriven",
+        "report_skipped",
     ),
-    *("queue_declared", "queue_deleted", "queue_purged"),
+    *("released_across_gap", "replayed"),
+    *("carried_on", "requests_in_doubt", "sequence_refused"),
+    *("bound", "published", "put", "queue_declared", "queue_deleted", "queue_purged", "subscription_dropped"),
+    "unbound",
     *("replay_began", "replay_cancelled", "replay_ended", "replay_planned", "replay_skipped", "replay_stopped"),
-    *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated", "unrouted"),
+    *("replies_in_doubt", "restored", "resumed", "retried", "skipped", "terminated", "token_added", "token_revoked"),
+    "unrouted",
 )
 """Events of the ledger."""
 REASONS: Final = (
     ANSWERED_WITH_FAULT,
     "by_operator",
+    "edited",
     "empty_last_message",
     "first_gap",
     "forced_expire",
+    "express_lost",
     "incomplete_sequence",
     "late",
     "late_refused",
@@ -65,6 +74,7 @@ REASONS: Final = (
     "replayed",
     "sequence_ended",
     "sequence_failed",
+    "sequence_refused",
     "sequence_terminated",
     "skipped",
     "store_adopted",

@@ -18,9 +18,12 @@ _LANE = (
 STATEMENTS = (
     """
 CREATE TABLE new_queue (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, kind TEXT NOT NULL,
-    parent INTEGER, created_at INTEGER NOT NULL, application TEXT, policy TEXT, messages INTEGER DEFAULT '0' NOT
-    NULL, bytes INTEGER DEFAULT '0' NOT NULL, last_position INTEGER, last_put_at INTEGER, owner INTEGER, holder TEXT, CONSTRAINT kind_is_a_word CHECK (kind IN
-    ('app', 'dead_letter', 'outgoing', 'subscription', 'journal', 'report')), UNIQUE (name), FOREIGN KEY(parent)
+    parent INTEGER, created_at INTEGER NOT NULL, application TEXT, policy TEXT, mode TEXT, messages INTEGER DEFAULT '0' NOT
+    NULL, bytes INTEGER DEFAULT '0' NOT NULL, last_position INTEGER, last_put_at INTEGER, counted_at INTEGER
+    DEFAULT '0' NOT NULL, came REAL DEFAULT '0' NOT NULL, went REAL DEFAULT '0' NOT NULL, owner INTEGER, holder TEXT,
+    keeper INTEGER, CONSTRAINT kind_is_a_word CHECK (kind IN
+    ('app', 'dead_letter', 'outgoing', 'subscription', 'topic', 'journal', 'report')), CONSTRAINT mode_is_a_word CHECK
+    (mode IN ('dispatch', 'pull')), UNIQUE (name), FOREIGN KEY(parent)
     REFERENCES queue (id) ) STRICT
 """,
     "INSERT INTO new_queue (id, name, kind, parent, created_at, application) "
@@ -31,6 +34,7 @@ CREATE TABLE new_queue (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT
     "DROP TABLE queue",
     "ALTER TABLE new_queue RENAME TO queue",
     "CREATE INDEX queue_held ON queue (owner) WHERE owner IS NOT NULL",
+    "CREATE INDEX queue_kept ON queue (keeper) WHERE keeper IS NOT NULL",
     "CREATE UNIQUE INDEX queue_dead_letters ON queue (parent) WHERE kind = 'dead_letter'",
     """
 CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DEFAULT 'rm' NOT NULL, identifier
@@ -70,6 +74,8 @@ CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DE
     "ALTER TABLE entry ADD COLUMN lessee INTEGER",
     "ALTER TABLE entry ADD COLUMN expires_at INTEGER",
     "ALTER TABLE entry ADD COLUMN hold TEXT",
+    "ALTER TABLE entry ADD COLUMN journal_of INTEGER",
+    "ALTER TABLE entry ADD COLUMN asks INTEGER",
     "DROP INDEX entry_live",
     "DROP INDEX entry_loose",
     "DROP INDEX entry_owned",
@@ -83,10 +89,13 @@ CREATE TABLE new_lane (id INTEGER NOT NULL, queue INTEGER NOT NULL, kind TEXT DE
     "CREATE INDEX entry_expiring ON entry (expires_at) "
     "WHERE expires_at IS NOT NULL AND outcome IS NULL AND owner IS NULL",
     "CREATE INDEX entry_waiting ON entry (hold, retry_at) WHERE hold IS NOT NULL AND outcome IS NULL",
+    "DROP INDEX ledger_attempts",
+    "CREATE INDEX ledger_attempts ON ledger (at) "
+    "WHERE event IN ('failed', 'holder_died', 'broke_off', 'lease_ended', 'answered_with_fault')",
     "ALTER TABLE identity ADD COLUMN clock_offset INTEGER",
     """
 CREATE TABLE header (message INTEGER NOT NULL, topic TEXT, properties TEXT, content_type TEXT,
-    receive_by INTEGER, client TEXT, PRIMARY KEY (message), FOREIGN
+    receive_by INTEGER, client TEXT, report_to TEXT, PRIMARY KEY (message), FOREIGN
     KEY(message) REFERENCES message (id) ) STRICT
 """,
     """
@@ -102,7 +111,7 @@ CREATE TABLE client (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT NO
     """
 CREATE TABLE subscription (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, name TEXT, client INTEGER, queue
     INTEGER NOT NULL, pattern TEXT, filter TEXT, asked INTEGER NOT NULL, granted INTEGER NOT NULL, lease INTEGER,
-    acknowledges TEXT NOT NULL, created_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, ended_at INTEGER, FOREIGN
+    acknowledges TEXT NOT NULL, barrier INTEGER, created_at INTEGER NOT NULL, seen_at INTEGER NOT NULL, ended_at INTEGER, FOREIGN
     KEY(client) REFERENCES client (id), FOREIGN KEY(queue) REFERENCES queue (id) ) STRICT
 """,
     "CREATE INDEX subscription_by_client ON subscription (client) WHERE ended_at IS NULL",
@@ -112,6 +121,8 @@ CREATE TABLE binding (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, pattern TEX
     created_at INTEGER NOT NULL, FOREIGN KEY(queue) REFERENCES queue (id) ) STRICT
 """,
     "CREATE INDEX binding_by_queue ON binding (queue)",
+    "CREATE INDEX outbound_acknowledged ON outbound_sequence (answers) "
+    "WHERE state = 'created' AND unacknowledged = 0 AND endpoint IS NOT NULL",
 )
 
 

@@ -1,0 +1,157 @@
+"""A node over HTTP for a test: a server in a process of its own has the store. So what the tests of the node ask
+through their fixtures is asked over the network."""
+
+from __future__ import annotations
+
+import http.client
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="the client needs aiohttp: pip install 'wsrm-mq[client]'")
+pytest.importorskip("uvicorn", reason="the server of these tests needs uvicorn: pip install 'wsrm-mq[serve]'")
+
+from tests.client.nursery import TOKEN, grant_all
+from tests.node.conftest import connect, connect_async, node, path, program, rows
+from wsrm_mq.node.node import Node
+
+__all__ = ["connect", "connect_async", "node", "path", "program", "rows"]
+
+HERE = Path(__file__).parent
+NODE = HERE.parent / "node"
+
+
+class Server:
+    """A queue server over a store, which may be killed and begun again at the same address; without a store it is a
+    ``Shelf``."""
+
+    def __init__(self, nursery: subprocess.Popen[str], store: Path | None) -> None:
+        self._nursery = nursery
+        self._store = None if store is None else str(store)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.port = taken.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.pid: int | None = None
+
+    def begin(self) -> None:
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        print(json.dumps(["begin", self._store, self.port]), file=self._nursery.stdin, flush=True)
+        self.pid = int(self._nursery.stdout.readline())
+        deadline = time.monotonic() + 20
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def end(self, how: int = signal.SIGKILL) -> None:
+        if self.pid is not None:
+            pid, self.pid = self.pid, None
+            os.kill(pid, how)
+            with suppress(ProcessLookupError):
+                while True:
+                    os.kill(pid, 0)
+                    time.sleep(0.005)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[subprocess.Popen[str]]:
+    """The process whose children are the servers."""
+    begun = subprocess.Popen(
+        [sys.executable, "-u", "-m", "tests.client.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with begun:
+        yield begun
+        assert begun.stdin is not None
+        begun.stdin.close()
+
+
+@pytest.fixture
+def server(nursery: subprocess.Popen[str], path: Path) -> Iterator[Server]:
+    """A server that runs, where a token has all rights."""
+    with Node(path) as made:
+        grant_all(made)
+    one = Server(nursery, path)
+    one.begin()
+    yield one
+    one.end(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def shelf(nursery: subprocess.Popen[str]) -> Iterator[Server]:
+    """One server of the stores of all tests that do not kill theirs."""
+    one = Server(nursery, None)
+    one.begin()
+    yield one
+    one.end(signal.SIGTERM)
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest, path: Path) -> Iterator[str]:
+    if "server" in request.fixturenames:
+        yield request.getfixturevalue("server").address
+        return
+    shelf: Server = request.getfixturevalue("shelf")
+    name = os.fsencode(path).hex()
+    yield f"{shelf.address}/{name}"
+    connection = http.client.HTTPConnection("127.0.0.1", shelf.port, timeout=30)
+    connection.request("PURGE", f"/{name}")
+    assert connection.getresponse().status == 204
+    connection.close()
+
+
+@pytest.fixture
+def credentials() -> dict[str, str]:
+    return {"token": TOKEN}
+
+
+@pytest.fixture
+def beginning() -> str:
+    """A program that is killed is missed earlier than others are."""
+    return "from wsrm_mq.client import line\nline.SESSION_SECONDS = 2.0\n"
+
+
+class OverHTTP(pytest.Module):
+    """The tests of the local node once more, module by module."""
+
+    def collect(self) -> Iterator[pytest.Module]:
+        for module in sorted(NODE.glob("test_*.py")):
+            yield Again.from_parent(self, name=module.stem, path=module, nodeid=f"{self.nodeid}::{module.stem}")
+
+
+class Again(pytest.Module):
+    def _getobj(self) -> ModuleType:
+        there = importlib.import_module(f"tests.node.{self.path.stem}")
+        again = ModuleType(there.__name__)  # pytest reads the fixtures of a module once
+        vars(again).update(vars(there))
+        return again
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    return OverHTTP.from_parent(parent, path=module_path) if module_path == HERE / "test_over_http.py" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of what only a node in their own process shows. Of those of the node what is no scenario is
+    run with ``--over-http`` alone."""
+    left_out = {one for one in items if one.nodeid.startswith("tests/client/") and one.get_closest_marker("local")}
+    if not config.getoption("over_http"):
+        again = (one for one in items if isinstance(one.getparent(Again), Again))
+        left_out.update(one for one in again if not one.get_closest_marker("scenario"))
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [one for one in items if one not in left_out]

@@ -1,0 +1,12 @@
+"""The page on the Python client is followed as it stands."""
+
+from __future__ import annotations
+
+from tests.deploy.page import HOWTO
+from tests.support.pages import Shell, shell
+
+__all__ = ["shell"]
+
+
+def test_an_order_that_was_put_while_there_was_no_server_is_taken_as_the_page_says(shell: Shell) -> None:
+    assert shell.follow_page(HOWTO / "queue-client.md") > 5

@@ -1,0 +1,126 @@
+"""Requests that are replied to, on the response: each is sent until its reply is in the store."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.source.conftest import Open, Source
+from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
+from tests.source.test_acknowledgements import ONE
+from wsrm_mq.errors import NotFound, Pending
+from wsrm_mq.outbound.posting import Answer
+from wsrm_mq.source import Sent
+from wsrm_mq.testing import Reply
+
+
+def ask(source: Source, what: str = "two seats") -> Sent:
+    return source.ask(envelope(source.partner.speak, what), to=THERE, action=ACTION)
+
+
+def replying(partner: Partner, received: Reply, text: str = "done", *, acknowledges: bool = True) -> Answer:
+    partner.answer(received)
+    said = partner.speak.acknowledgement_header(ONE, *partner.ack(ONE).ranges) if acknowledges else ""
+    relates = f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+    return partner.answered(200, partner.speak.envelope(f"{ACTION}Response", f"<r>{text}</r>", headers=said + relates))
+
+
+def echo(partner: Partner, **options: bool) -> None:
+    partner.says = lambda received: (
+        None
+        if received.body is None or received.sequence is None
+        else replying(partner, received, received.body.text, **options)
+    )
+
+
+@pytest.mark.parametrize("acknowledges", [True, False], ids=["acknowledged", "only replied to"])
+def test_the_reply_on_the_response_is_given(source: Source, partner: Partner, acknowledges: bool) -> None:
+    echo(partner, acknowledges=acknowledges)
+    sent = [ask(source, one) for one in ("a", "b")]
+    for one, text in zip(sent, "ab", strict=True):
+        reply = source.reply(one, 5)
+        assert (reply.status, Reply.parse(reply.content).body.text) == (200, text)
+        assert source.replies(one.message_id) == reply
+    assert partner.speak.anonymous.encode() in partner.bodies[1]
+    assert source.states()[0][2] == "1-2"
+    assert source.end(THERE, 5)
+    assert partner.within(lambda: partner.saying("TerminateSequence"))
+
+
+@pytest.mark.spec("S-RET-011")
+def test_it_is_sent_again_although_it_is_acknowledged_until_it_is_replied_to(source: Source, partner: Partner) -> None:
+    sent = ask(source)
+    assert partner.within(lambda: source.states()[0][2] == "1")
+    source.end(THERE, 0)
+    with pytest.raises(Pending, match=sent.message_id):
+        source.reply(sent, 0.05)
+    assert source.replies(sent.message_id) is None
+    assert partner.saying("TerminateSequence") == []
+    echo(partner)
+    source.pass_time(3)
+    assert Reply.parse(source.reply(sent, 5).content).body.text == "two seats"
+    first, second = (body for body in partner.bodies if b"two seats" in body)
+    assert first == second
+    last = partner.speak.rm.has_last_message
+    assert partner.within(lambda: source.flush(0) and partner.saying("TerminateSequence")), last
+
+
+@pytest.mark.spec("S-ACK-014")
+def test_a_reply_is_given_although_its_acknowledgement_is_wrong(source: Source, partner: Partner) -> None:
+    wrong = partner.speak.acknowledgement_header(ONE, (7, 9))
+    reply = partner.speak.envelope(f"{ACTION}Response", "<r>done</r>", headers=wrong)
+    partner.says = lambda received: None if received.sequence is None else reply
+    sent = ask(source)
+    assert Reply.parse(source.reply(sent, 5).content).body.text == "done"
+    assert source.states()[0][2] == "1"
+
+
+def test_a_fault_of_the_application_is_its_reply(source: Source, partner: Partner) -> None:
+    soap_1_1 = "<soap:Fault><faultcode>soap:Client.NoStock</faultcode><faultstring>none left</faultstring></soap:Fault>"
+    soap_1_2 = (
+        "<soap:Fault><soap:Code><soap:Value>soap:Sender</soap:Value></soap:Code><soap:Reason>"
+        '<soap:Text xml:lang="en">none left</soap:Text></soap:Reason></soap:Fault>'
+    )
+    body = soap_1_1 if partner.speak.soap.label == "1.1" else soap_1_2
+    failed = partner.answered(500, partner.speak.envelope(partner.speak.addressing.soap_fault_action, body))
+    partner.says = lambda received: None if received.sequence is None else failed
+    reply = source.reply(ask(source), 5)
+    assert reply.status == 500
+    assert b"none left" in reply.content
+    assert source.dead == []
+
+
+def test_a_reply_to_something_else_is_none(source: Source, partner: Partner) -> None:
+    stray = partner.speak.envelope(
+        f"{ACTION}Response", "<r>other</r>", headers="<wsa:RelatesTo>urn:another</wsa:RelatesTo>"
+    )
+    strays = [stray]
+    partner.says = lambda received: (
+        None if received.sequence is None else strays.pop() if strays else replying(partner, received)
+    )
+    sent = ask(source)
+    with pytest.raises(Pending):
+        source.reply(sent, 0.05)
+    source.pass_time(3)
+    assert Reply.parse(source.reply(sent, 5).content).body.text == "done"
+
+
+def test_after_a_restart_the_reply_is_what_a_dead_future_would_have_got(open_source: Open, partner: Partner) -> None:
+    first = open_source()
+    partner.says = lambda _received: LOST
+    sent = ask(first)
+    first.close()
+    echo(partner)
+    second = open_source()
+    assert second.in_time()
+    reply = second.replies(sent.message_id)
+    assert reply is not None
+    assert Reply.parse(reply.content).body.text == "two seats"
+    with pytest.raises(NotFound, match="urn:never"):
+        second.replies("urn:never")
+
+
+def test_a_request_without_a_reply_has_none(source: Source, partner: Partner) -> None:
+    sent = source.send(envelope(partner.speak), to=THERE, action=ACTION)
+    assert source.flush(5)
+    with pytest.raises(NotFound, match="has no reply"):
+        source.reply(sent, 1)

@@ -1,0 +1,191 @@
+"""The commands of queues at a queue server: each is what its token may, and says what it says of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from wsrm_mq.cli.acts import ask, will
+from wsrm_mq.cli.output import as_json, result, say
+from wsrm_mq.cli.place import POSITION
+from wsrm_mq.cli.queue import in_short, tell_peeked, tell_policy, tell_queues, tell_stats
+from wsrm_mq.cli.queue_common import give, give_taken
+from wsrm_mq.cli.topic import tell_published
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.views.words import counted
+
+if TYPE_CHECKING:
+    from wsrm_mq.client.node import RemoteNode
+    from wsrm_mq.node.message import Message
+    from wsrm_mq.queue.clearing import Cleared
+
+_UNSEEN: Final = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
+
+
+def list_queues(node: RemoteNode, is_json: bool) -> None:
+    rows, names = [], node.keys()
+    for name in names:
+        try:
+            had: dict[str, Any] = in_short(node.stats(name))
+        except NotAllowed:  # another right shows that it is there
+            had = {**_UNSEEN}
+        rows.append({"queue": name, "kind": None, "declared": True, **had})
+    tell_queues(is_json, rows)
+
+
+def show(node: RemoteNode, is_json: bool, name: str) -> None:
+    from wsrm_mq.queue.policies import as_values
+
+    had, policy = node.stats(name), as_values(node.policy(name))
+    consumers = [
+        {"client": one.name, "pid": one.pid, "state": one.state} for one in node.clients() if name in one.queues
+    ]
+    head = {"queue": name, "kind": None, "declared": True}
+    if is_json:
+        as_json(**head, policy=policy, **in_short(had), pace=None, consumers=consumers, topics=None)
+        return
+    who = [f"{one['client']}, {one['state']}" for one in consumers]
+    tell_policy({"queue": name, **in_short(had), "subscribed": who or "no program"}, policy)
+
+
+def stats(node: RemoteNode, is_json: bool, name: str) -> None:
+    tell_stats(is_json, name, node.stats(name))
+
+
+def peek(
+    node: RemoteNode,
+    is_json: bool,
+    name: str,
+    query: str,
+    after: int,
+    limit: int,
+    wanted: str | None,
+    output: Path | None,
+) -> None:
+    position = POSITION(query) if query.isdecimal() else None
+    if query and position is None:
+        raise click.UsageError("At a --server messages are chosen by --filter, or one by its position.")
+    if position is None:
+        if output is not None:
+            raise click.UsageError("--output is for the body of one message: name its position.")
+        seen = node.peek(name, after=after, limit=limit, filter=wanted)
+        tell_peeked(is_json, [_facts(one) for one in seen], limit)
+        return
+    found = node.get(name, position)
+    if found is None:
+        raise NotFound(f"{name} has no message at position {position} now.")
+    give(is_json, found.body, _facts(found), output)
+
+
+def _facts(one: Message) -> dict[str, Any]:
+    told = {name: getattr(one, name) for name in ("position", "message_id", "type", "state", "reason", "priority")}
+    return {
+        **told,
+        "deliveries": one.deliveries,
+        "received_at": round(one.received_at * 1000),
+        "size": len(one.body),
+    }
+
+
+def put(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, **options: Any) -> None:
+    result(is_json, {"queue": name, "position": node.put(name, file.read(), timeout=0, **_given(options))})
+
+
+def publish(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, mandatory: bool, **options: Any) -> None:
+    tell_published(is_json, name, node.publish(name, file.read(), mandatory=mandatory, **_given(options)))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in options.items() if value not in (None, {})}
+
+
+def get(
+    node: RemoteNode, is_json: bool, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None
+) -> None:
+    found = node.receive(name, 1, wait=wait, filter=wanted)
+    if not found:
+        raise NotFound(
+            f"Nothing is ready in {name}: `wsrm-mq queue stats {quote(name)}` counts what is held and leased."
+        )
+    give_taken(is_json, found[0], no_ack, output)
+
+
+def declare(node: RemoteNode, is_json: bool, name: str, options: dict[str, Any]) -> None:
+    from wsrm_mq.queue.policies import as_values
+
+    names = node.keys()
+    is_new = name not in names
+    policy = node.declare(name, **options)
+    say(f"{name} is {'made' if is_new else 'declared'}.")
+    if is_json:
+        as_json(queue=name, made=is_new, policy=as_values(policy), dry_run=False)
+
+
+def bind(node: RemoteNode, is_json: bool, name: str, pattern: str, wanted: str | None) -> None:
+    node.bind(pattern, name, filter=wanted)
+    say(f"{pattern} leads into {name}.")
+    if is_json:
+        as_json(queue=name, pattern=pattern, filter=wanted, dry_run=False)
+
+
+def unbind(node: RemoteNode, is_json: bool, name: str, pattern: str) -> None:
+    count = node.unbind(pattern, name)
+    if not count:
+        raise NotFound(f"Nothing of the pattern {pattern} leads into {name}.")
+    say(f"Taken away: {counted(count, 'binding')} of {pattern} to {name}.")
+    if is_json:
+        as_json(queue=name, pattern=pattern, bindings=count, dry_run=False)
+
+
+def purge(node: RemoteNode, is_json: bool, name: str, yes: bool, lower: int, upper: int | None) -> None:
+    _asked(f"purge {name} at the server", yes)
+    _cleared(is_json, name, node.purge(name, lower, upper))
+
+
+def delete(node: RemoteNode, is_json: bool, name: str, yes: bool, if_empty: bool, force: bool) -> None:
+    _asked(f"delete {name} at the server", yes)
+    _cleared(is_json, name, node.delete(name, if_empty=if_empty, force=force))
+
+
+def _asked(what: str, yes: bool) -> None:
+    if not yes:
+        will(what, False)
+    ask("", yes)
+
+
+def _cleared(is_json: bool, name: str, done: Cleared) -> None:
+    result(is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": False})
+
+
+def redrive(
+    node: RemoteNode, is_json: bool, query: str, everything: bool, yes: bool, to: str | None, counts: str
+) -> None:
+    queue, positions = _letters(query, everything)
+    _asked(f"deliver dead letters of {queue} again", yes)
+    _acted(is_json, "redrive", node.dead(queue).redrive(positions, to=to, reset=counts == "reset"))
+
+
+def discard(node: RemoteNode, is_json: bool, query: str, everything: bool, yes: bool) -> None:
+    queue, positions = _letters(query, everything)
+    _asked(f"give up dead letters of {queue}", yes)
+    _acted(is_json, "discard", node.dead(queue).discard(positions))
+
+
+def _letters(query: str, everything: bool) -> tuple[str, list[int] | None]:
+    """The queue that the words of a query name, and the positions; ``None``: all of it."""
+    words = query.split()
+    queues = [word.removeprefix("queue:") for word in words if word.startswith("queue:")]
+    positions = [int(word) for word in words if word.isdecimal()]
+    if len(queues) != 1 or len(words) != 1 + len(positions):
+        raise click.UsageError("At a --server name the queue, as queue:orders, and positions; without them all go.")
+    if everything and positions:
+        raise NotAllowed("say which: positions, or --all; one of these.")
+    return queues[0], positions or None
+
+
+def _acted(is_json: bool, act: str, count: int) -> None:
+    document = {"act": act, "messages": count, "done": count, "refusals": 0, "dry_run": False}
+    result(is_json, {**document, "refused": []} if is_json else document)

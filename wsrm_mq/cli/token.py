@@ -1,0 +1,158 @@
+"""``wsrm-mq token``: who may use the queues from other machines. What is changed leaves a line in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.acts import actor_option, login, will
+from wsrm_mq.cli.columns import Column, key, when
+from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
+from wsrm_mq.cli.queue_acts import done, dry_run_option
+from wsrm_mq.views.words import moment
+
+if TYPE_CHECKING:
+    from wsrm_mq.server.rights import Grant
+    from wsrm_mq.store.transaction import Transaction
+
+C = TypeVar("C", bound=Callable[..., None])
+_RIGHTS: Final = {
+    "put": "It may put messages into queues of PATTERN.",
+    "consume": "It may take messages from them.",
+    "peek": "It may look at what they have.",
+    "admin": "It may declare, bind, purge and redrive them.",
+}
+
+
+def _grants(command: C) -> C:
+    """An option for each right, which may be repeated."""
+    for right, text in reversed(_RIGHTS.items()):
+        command = click.option(f"--{right}", multiple=True, metavar="PATTERN", help=f"{text} Repeatable.")(command)
+    return command
+
+
+@click.group()
+def token() -> None:
+    """Say who may use the queues from other machines. In a pattern * stands for any characters; one of topics begins
+    with topic: as in topic:orders/#."""
+
+
+@token.command()
+@in_store
+@click.argument("name")
+@_grants
+@click.option("--expires", metavar="TIME", help="It ends after so long: 90d, 12h.")
+@click.option("--certificate", metavar="NAME", help="For the TLS client of this subject, as the proxy reports it.")
+@dry_run_option
+@actor_option
+def add(
+    place: Place,
+    name: str,
+    expires: str | None,
+    certificate: str | None,
+    dry_run: bool,
+    actor: str | None,
+    **rights: tuple[str, ...],
+) -> None:
+    """Let a program on another machine use queues.
+
+    The secret is written to standard output, and shown only now: the store has a digest of it. With --certificate there
+    is none.
+
+    \b
+    Example: wsrm-mq token add shop --put "orders*" --consume thanks --expires 90d
+             wsrm-mq token add ops --peek "*" --admin "*" --certificate "CN=ops"
+    """
+    from wsrm_mq.server import tokens
+    from wsrm_mq.server.rights import check_grant
+
+    grants = [check_grant(right, pattern) for right in _RIGHTS for pattern in rights[right]]
+    if not grants:
+        raise click.UsageError("Say what it may: --put, --consume, --peek or --admin, with a pattern of queues.")
+    ends = None if expires is None else now_ms() + _span(expires)
+    secret = None if certificate is not None else tokens.new_secret()
+
+    def verb(tx: Transaction) -> None:
+        tokens.add(tx, name, grants, secret=secret, certificate=certificate, expires_at=ends)
+        told = f"{name}: {_told(grants)}" + ("" if certificate is None else f", by the certificate {certificate}")
+        tx.add_ledger("token_added", None, actor=actor or login(), reason=told)
+
+    done(place, verb, dry_run)
+    until = "" if ends is None else f" until {moment(ends)}"
+    if dry_run:
+        will(f"let {name} {_told(grants)}{until}", dry_run)
+    else:
+        say(f"{name} may {_told(grants)}{until}." + ("" if secret is None else " Its secret is shown only now:"))
+    shown = None if dry_run else secret
+    if place.is_json:
+        as_json(token=name, secret=shown, certificate=certificate, grants=grants, expires_at=ends, dry_run=dry_run)
+    elif shown is not None:
+        write(shown)
+
+
+def _told(grants: list[Grant] | tuple[Grant, ...]) -> str:
+    return ", ".join(f"{right} {pattern}" for right, pattern in grants)
+
+
+def _span(text: str) -> int:
+    from wsrm_mq.views.query import span
+
+    try:
+        return span(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+@token.command("list")
+@in_store
+def list_(place: Place) -> None:
+    """List the tokens, what each may, and when it was used.
+
+    \b
+    Example: wsrm-mq token list
+    """
+    from wsrm_mq.server.tokens import listed
+
+    with one_look(place) as db:
+        found = listed(db)
+    if place.is_json:
+        as_json(tokens=[_document(one) for one in found])
+        return
+    columns = (key("name"), Column("may", 24), when("expires"), when("used", rank=1))
+    table(
+        (*columns, Column("certificate", rank=2), when("made", rank=2)),
+        [(one.name, _told(one.grants), one.expires_at, one.used_at, one.certificate, one.created_at) for one in found],
+    )
+
+
+def _document(one: Any) -> dict[str, Any]:
+    return {name: value for name, value in one._asdict().items() if name != "digest"}
+
+
+@token.command()
+@in_store
+@click.argument("name", shell_complete=completing.tokens)
+@dry_run_option
+@actor_option
+def revoke(place: Place, name: str, dry_run: bool, actor: str | None) -> None:
+    """End a token.
+
+    A server refuses it within a second, also where its program is connected.
+
+    \b
+    Example: wsrm-mq token revoke shop
+    """
+    from wsrm_mq.server import tokens
+
+    def verb(tx: Transaction) -> None:
+        tokens.revoke(tx, name)
+        tx.add_ledger("token_revoked", None, actor=actor or login(), reason=name)
+
+    done(place, verb, dry_run)
+    will(f"revoke the token {name}", dry_run) if dry_run else say(f"{name} is revoked.")
+    if place.is_json:
+        as_json(token=name, dry_run=dry_run)

@@ -1,0 +1,167 @@
+"""The supply of a remote node's consumers: for each, one request that waits for messages is always under way, and
+another one sends its acknowledgements and renews the leases of what waits for its turn.
+
+When the server has forgotten a subscription, as it was restarted, it is begun anew; what was leased comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from wsrm_mq.client.forms import asking, messages, settlement, settlements, settling
+from wsrm_mq.client.line import WAIT_SECONDS
+from wsrm_mq.errors import NotAnswered, NotAuthenticated, NotFound, SessionEnded, StoreUnavailable, WSRMError
+from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.message import Message
+from wsrm_mq.queue.settling import Settlement
+
+if TYPE_CHECKING:
+    from wsrm_mq.client.node import RemoteNode
+
+LOOK_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 0.5
+"""Between two tries to reach a server that is away."""
+_AWAY: Final = (NotAnswered, StoreUnavailable, NotAuthenticated)
+
+
+def now_ms() -> int:
+    """The clock of leases, which is never set."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Feed:
+    """The two tasks that feed one subscription."""
+
+    def __init__(self, node: RemoteNode, flow: Flow, begin: Callable[[], Any]) -> None:
+        self.flow = flow
+        self._node = node
+        self._line = node.line
+        self._begin = begin
+        self._asked = asyncio.Event()
+        self._renewing = asyncio.Lock()
+        self.looks_at = 0
+        """When it looks next whether something is due, ms."""
+        self._tasks = [self._line.begin(self._lease()), self._line.begin(self._settle())]
+
+    def ask(self) -> None:
+        self._line.wake(self._asked)
+
+    def look_for_due(self) -> None:
+        """Have it look when the next is due, where that is earlier than it would."""
+        due = self.flow.due_at()
+        if due is not None and due < self.looks_at:
+            self.ask()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _lease(self) -> None:
+        while self.flow.is_open:
+            key = self.flow.granted.key
+            wanted = asking("POST", "subscriptions", key, "leases", max=self.flow.granted.backlog, wait=WAIT_SECONDS)
+            try:
+                answer = await self._line.ask(wanted._replace(in_session=True), patience=0)
+                found = messages(answer, self._node.subscription_of(self.flow))
+            except WSRMError as error:
+                await self._mend(key, error)
+                continue
+            held = [Held(one.message, _end(one.told.leased_for), one.told.lane) for one in found]
+            if not self.flow.arrive(held):
+                return  # the end of the subscription gives them back
+            self.look_for_due()
+
+    async def _settle(self) -> None:
+        while True:
+            acknowledged, renewed = self.flow.to_send(), self.flow.to_renew()
+            key = self.flow.granted.key
+            try:
+                if acknowledged or renewed:
+                    await self._send(acknowledged, renewed)
+            except WSRMError as error:
+                self.flow.not_sent(acknowledged)
+                await self._mend(key, error)
+                continue
+            now, due = now_ms(), self.flow.due_at()
+            self.looks_at = now + round(LOOK_SECONDS * 1000)
+            if due is not None:
+                self.looks_at = min(self.looks_at, max(due, now + 2))
+            with suppress(TimeoutError):
+                async with asyncio.timeout((self.looks_at - now) / 1000):  # `wait_for` may lose that it is stopped
+                    await self._asked.wait()
+            self._asked.clear()
+
+    async def _send(self, acknowledged: Sequence[Held], renewed: Sequence[Held]) -> None:
+        begun = now_ms()
+        lasts = self.flow.granted.lease
+        seconds = None if lasts is None else lasts / 1000
+        wanted = [settlement(one.message, "ack") for one in acknowledged]
+        wanted += [settlement(one.message, "renew", seconds=seconds) for one in renewed]
+        answers = settlements(await self._line.ask(settling(wanted), patience=0))
+        told = answers[: len(acknowledged)]
+        self.flow.sent(acknowledged, told.count(Settlement.LOST))
+        if renewed:
+            settled = {
+                one.position
+                for one, answer in zip(renewed, answers[len(acknowledged) :], strict=True)
+                if answer is Settlement.SETTLED
+            }
+            kept = [one for one in renewed if one.position in settled]
+            gone = [one for one in renewed if one.position not in settled]
+            self.flow.renewed_ahead(kept, begun + (lasts or 0), gone)
+
+    async def _mend(self, key: int, error: WSRMError) -> None:
+        """Go on after an error: wait for a server that is away, begin a subscription anew that it has forgotten."""
+        try:
+            if isinstance(error, SessionEnded) or type(error) is NotFound:  # its queue is there
+                async with self._renewing:
+                    if self.flow.granted.key == key:
+                        self.flow.begun_anew(await self._begin())
+            elif isinstance(error, _AWAY):
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                self.flow.end(error)
+        except _AWAY:
+            await asyncio.sleep(AGAIN_SECONDS)
+        except WSRMError as worse:
+            self.flow.end(worse)
+
+
+class RemoteSupply:
+    """The feeds of a node."""
+
+    def __init__(self, node: RemoteNode) -> None:
+        self._node = node
+        self._feeds: dict[Flow, Feed] = {}
+        self.clock: Callable[[], int] = now_ms
+
+    async def add(self, flow: Flow, begin: Callable[[], Any]) -> None:
+        self._feeds[flow] = Feed(self._node, flow, begin)
+
+    async def remove(self, flow: Flow) -> None:
+        feed = self._feeds.pop(flow, None)
+        if feed is not None:
+            await feed.stop()
+
+    def ask(self) -> None:
+        """There may be something to send."""
+        now = now_ms()
+        for feed in list(self._feeds.values()):
+            if feed.flow.is_starved or feed.flow.needs(now):
+                feed.ask()
+
+    def acknowledged(self, flow: Flow, message: Message) -> None:
+        """A consumer has taken a message: its acknowledgement is sent when that is due."""
+        is_due = flow.acknowledge(message)
+        feed = self._feeds.get(flow)
+        if feed is not None:
+            feed.ask() if is_due else feed.look_for_due()
+
+
+def _end(leased_for: float | None) -> int | None:
+    return None if leased_for is None else now_ms() + round(leased_for * 1000)

@@ -1,0 +1,147 @@
+"""Sequences of requests, as they are asked for, closed and ended: what is to be said about each is found from its
+state, and stored to be sent as any message is; and what the answer to a request comes to.
+
+``tend`` goes through all that are open, so whatever a process that died has left undone is done by the next look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from wsrm_mq.delivery.delivery import Delivery
+from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
+from wsrm_mq.delivery.posted import Posted
+from wsrm_mq.envelope.render import create_sequence, ending
+from wsrm_mq.queue.hearing import Said
+from wsrm_mq.queue.outbound import step_of
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.requests import close, close_element, go_on, refused, seal
+from wsrm_mq.queue.sending import Sent, send
+from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
+from wsrm_mq.sequence.outbound import Own
+from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.store import channels, entries
+from wsrm_mq.store import outbound as outbounds
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import ADDRESSING_VERSIONS, MAX_MESSAGE_NUMBER, RM_VERSIONS
+
+_RESPONSES: Final = {
+    **{rm.action("CreateSequence"): CreateSequenceResponse for rm in RM_VERSIONS.values()},
+    **{rm.action("CloseSequence"): CloseSequenceResponse for rm in RM_VERSIONS.values() if rm.has_close},
+}
+"""What has to come in answer, by Action."""
+_CREATES: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.values())
+_TEMPORARY: Final = frozenset(("Server", "Receiver"))
+_NOT_UNDERSTOOD: Final = frozenset(("MustUnderstand", "VersionMismatch"))
+_UNSPECIFIED: Final = tuple(f"{namespace}/unspecified" for namespace in ADDRESSING_VERSIONS)
+_GONE: Final = frozenset(("UnknownSequence", "SequenceTerminated", "SequenceClosed"))
+
+
+def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
+    """What ``answer`` comes to for a message about a sequence of requests. A fault without an identifier is about that
+    sequence, as gSOAP writes it. Where there will be no sequence, the message that asks for it has done its work."""
+    if answer.left_alone is not None:
+        return answer
+    terms, expected = about.value.terms, _RESPONSES.get(delivery.action or "")
+    said, fault = answer.said, None if answer.said is None else answer.said.fault
+    if delivery.action in _CREATES and answer.code is not None and answer.code.partition(".")[0] not in _TEMPORARY:
+        return answer._replace(failure=None, said=Said(terms.rm, refusal=answer.failure))
+    if answer.failure is None and expected is not None and not isinstance(said and said.response, expected):
+        return answer._replace(failure=f"{_to(about)}: answered without {expected.__name__}")
+    if delivery.wants_reply and _is_reply(delivery, answer):
+        # It has been taken, whether that is said with the reply or not.
+        number = delivery.number
+        taken = SequenceAcknowledgement(terms.identifier, ((number, number),))
+        said = Said(terms.rm) if said is None else said
+        return answer._replace(failure=None, said=said._replace(acknowledgements=(*said.acknowledgements, taken)))
+    answer = answer._replace(reply=None)
+    if said is None or fault is None or fault.identifier not in (None, terms.identifier):
+        return answer
+    answer = answer._replace(said=said._replace(rm=terms.rm, fault=replace(fault, identifier=terms.identifier)))
+    is_request = expected is None and delivery.channel is not None and delivery.channel.is_numbered
+    return answer._replace(left_alone=0.0) if is_request and fault.code in _GONE else answer
+
+
+def _is_reply(delivery: Delivery, answer: Posted) -> bool:
+    """Whether an application has answered the request. A fault by which a stack says that it does not know what is in
+    its headers is none."""
+    if answer.reply is None or answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
+        return False
+    return answer.code is None or answer.code.partition(".")[0] not in _NOT_UNDERSTOOD
+
+
+def _to(about: OutboundRecord) -> str:
+    return "" if about.endpoint is None else about.endpoint.address
+
+
+def ask(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> Sent:
+    """Ask the destination for a sequence, unless something of an earlier one may be sent yet: its messages come
+    first."""
+    tx.write_lanes()
+    before = tx.execute(outbounds.REQUESTING_BEFORE, {"queue": outbound.queue, "id": outbound.id}).fetchone()
+    if before is not None or outbound.endpoint is None:
+        return Sent(None)
+    terms, to = outbound.value.terms, outbound.endpoint
+    body = create_sequence(terms.soap, terms.addressing, terms.rm, to, terms.identifier, policy.max_expires)
+    return send(tx, outbound, own_message(to, body, terms.soap))
+
+
+def tell_close(tx: Transaction, outbound: OutboundRecord) -> Sent:
+    """Ask the destination to close a sequence."""
+    if outbound.endpoint is None:
+        return Sent(None)
+    terms, to = outbound.value.terms, outbound.endpoint
+    body = ending(terms.soap, terms.addressing, terms.rm, None, close_element(outbound), to=to)
+    return send(tx, outbound, own_message(to, body, terms.soap))
+
+
+def tend(tx: Transaction, policy: QueuePolicy) -> tuple[Claim, ...]:
+    """Do what is due about the sequences of requests; answers the claims on what is to be sent because of it."""
+    claims: list[Claim] = []
+    for (key,) in tx.execute(outbounds.TO_TEND, {"now": tx.reached}).fetchall():
+        outbound = tx.outbound(key)
+        if outbound is not None:
+            claims += _tend(tx, outbound, policy)
+    return tuple(claims)
+
+
+def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tuple[Claim, ...]:
+    step_of(tx, outbound, Own.TIME_PASSED)  # S-TRM-008
+    state = outbound.value.state
+    if state is OutboundState.CREATED and _dead(tx, outbound, channels.CHANNELS_NUMBERED) is not None:
+        close(tx, outbound)  # it has a gap for ever
+        state = outbound.value.state
+    if state in (OutboundState.CREATING, OutboundState.CLOSING) and not _is_told(tx, outbound):
+        why = _dead(tx, outbound, channels.CHANNELS_BESIDE)
+        if why is None:
+            return (ask(tx, outbound, policy) if state is OutboundState.CREATING else tell_close(tx, outbound)).claims
+        if state is OutboundState.CREATING:
+            refused(tx, outbound, why)
+        else:
+            step_of(tx, outbound, Own.CHANNEL_ENDED)
+    element = go_on(tx, outbound)
+    if state is OutboundState.CREATED and outbound.value.last_number is not None:
+        element = seal(tx, outbound)
+    return () if element is None else tell_end_of_outbound(tx, element).claims
+
+
+def _is_told(tx: Transaction, outbound: OutboundRecord) -> bool:
+    """Whether something about it waits to be sent, or to be answered."""
+    tx.write_lanes()
+    bounds = {"lower": 1, "upper": MAX_MESSAGE_NUMBER}
+    return any(
+        tx.execute(entries.NEXT_LIVE, {**bounds, "lane": lane}).fetchone()[0] is not None
+        for (lane,) in tx.execute(channels.CHANNELS_BESIDE, {"outbound": outbound.id}).fetchall()
+    )
+
+
+def _dead(tx: Transaction, outbound: OutboundRecord, lanes: str) -> str | None:
+    """Why a message of it is a dead letter; ``None``: none is."""
+    for (lane,) in tx.execute(lanes, {"outbound": outbound.id}).fetchall():
+        found = tx.execute(channels.DEAD_IN, {"lane": lane}).fetchone()
+        if found is not None:
+            return found[1] or "it was sent as often as resend says"
+    return None

@@ -1,0 +1,150 @@
+"""A node's API for queues themselves: they are declared, bound to topics, looked into and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from wsrm_mq.node.checks import check_position, filter_of
+from wsrm_mq.node.message import Message
+from wsrm_mq.node.opened import Opened
+from wsrm_mq.queue import browsing, clearing, declaring, keeping, retaining, topics
+from wsrm_mq.queue.browsing import Stats
+from wsrm_mq.queue.clearing import Cleared
+from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.queue.leasing import Leased
+from wsrm_mq.queue.policies import QueuePolicy
+from wsrm_mq.queue.retaining import Event
+from wsrm_mq.queue.topics import Client
+from wsrm_mq.store import consuming
+from wsrm_mq.store.filtering import Filter
+from wsrm_mq.store.transaction import Transaction as Unit
+
+
+class Queues(Opened):
+    """The part of a node that makes queues and looks into them."""
+
+    def declare(self, queue: str, **options: Any) -> QueuePolicy:
+        """Make a queue, or change the policy of one; answers its policy. The options are those of ``QueuePolicy``."""
+        policy = self.call(lambda tx: declaring.declare(tx, queue, options)).policy
+        self.declared(queue, policy)
+        return policy
+
+    def declared(self, queue: str, policy: QueuePolicy) -> None:
+        """A queue was declared in this node's store."""
+
+    def keys(self) -> list[str]:
+        """The names of the queues that are declared."""
+        with self.reader() as db:
+            return [name for (name,) in db.execute(consuming.DECLARED_QUEUES)]
+
+    def delete(self, queue: str, *, if_empty: bool = False, force: bool = False) -> Cleared:
+        """Delete a queue; what it has is purged. Raises ``QueueBusy`` where something is leased, unless ``force``."""
+        self.refuse_in_transaction("What is deleted")
+
+        def verb(tx: Unit) -> Cleared:
+            return clearing.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
+
+        # Last in the store: it says where the others are.
+        return clearing.together(place.call(verb, wakes=True) for place, _names in reversed(self.places([queue])))
+
+    def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
+        """Give up what is not leased, between two positions where those are given."""
+        self.refuse_in_transaction("What is purged")
+        check_position("lower", lower)
+        if upper is not None:
+            check_position("upper", upper)
+
+        def verb(tx: Unit) -> Cleared:
+            return clearing.purge(tx, declaring.declared(tx, queue), lower, upper)
+
+        return clearing.together(place.call(verb, wakes=True) for place, _names in self.places([queue]))
+
+    def stats(self, queue: str) -> Stats:
+        """Count the messages of a queue, by state; and say which process keeps the express ones among them."""
+        counted = []
+        for place, _names in self.places([queue]):
+            with place.reader() as db:
+                counted.append(browsing.stats(db, declaring.read(db, queue), self.store.clock()))
+        with self.reader() as db:
+            return browsing.together(counted)._replace(keeper=keeping.kept_by(db, self.store.instances, queue))
+
+    def bind(self, pattern: str, queue: str, *, filter: str | None = None) -> None:
+        """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. In a
+        pattern ``*`` is one level, and ``#`` at its end all that may follow."""
+
+        def verb(tx: Unit) -> None:
+            topics.bind(tx, pattern, declaring.found(tx, queue, auto_create=self.auto_create), filter)
+
+        self.call(verb)
+
+    def unbind(self, pattern: str, queue: str) -> int:
+        """Nothing of ``pattern`` goes into ``queue`` any more. Answers how many bindings there were."""
+        return self.call(lambda tx: topics.unbind(tx, pattern, declaring.declared(tx, queue)))
+
+    def declare_topic(self, pattern: str, *, retain: float | None) -> None:
+        """From now on what is published to a topic of ``pattern`` stays for ``retain`` seconds, to be replayed, whether
+        a queue takes it or not; ``None``: for ever, 0: no longer."""
+        self.call(lambda tx: retaining.retain(tx, pattern, retain))
+
+    def replay(
+        self, topic: str, *, since: int | float | Literal["first"] = "first", filter: str | Filter | None = None
+    ) -> Iterator[Message]:
+        """Look again at what was published to topics of this pattern and is retained, in order. ``since``: a position,
+        that one included, or a time in seconds since the epoch, as a float. Nothing is acknowledged, and nothing
+        changes."""
+        topics.check_pattern(topic)
+        wanted = filter_of(filter)
+        with self.reader() as db:
+            begins = retaining.since_of(since, retaining.last_position(db))
+        found = retaining.replay(self.reader, self.store.reached(), topic, begins, wanted)
+        return (looked_at(log, one) for log, one in found)
+
+    def events(self, bucket: str) -> list[Event]:
+        """The events of a bucket, of which something is retained: each with its count, and when the last came."""
+        with self.reader() as db:
+            return retaining.events(db, bucket, self.store.reached())
+
+    def clients(self) -> list[Client]:
+        """Who has subscribed to queues and topics, and whether it is there."""
+        with self.reader() as db:
+            return topics.clients(db, self.store.instances, self.store.clock())
+
+    def peek(
+        self,
+        queue: str,
+        *,
+        after: int = 0,
+        limit: int = 50,
+        filter: str | Filter | None = None,
+    ) -> list[Message]:
+        """Look at up to ``limit`` messages behind the position ``after``, whatever their state; nothing changes. Raises
+        ``PeekForbidden``."""
+        check_position("after", after)
+        check_position("limit", limit, 1)
+        wanted = filter_of(filter)
+        seen: list[Message] = []
+        for place, _names in self.places([queue]):
+            with place.reader() as db:
+                found = declaring.read(db, queue)
+                peeked = browsing.peek(db, found, self.store.clock(), after, limit, wanted)
+            seen += (looked_at(found, one) for one in peeked)
+        return sorted(seen, key=lambda one: one.position)[:limit]
+
+    def get(self, queue: str, position: int) -> Message | None:
+        """Look at the message at ``position``; ``None`` where it is not in the queue, or settled."""
+        check_position("position", position)
+        for place, _names in self.places([queue]):
+            with place.reader() as db:
+                found = declaring.read(db, queue)
+                seen = browsing.get(db, found, self.store.clock(), position)
+            if seen is not None:
+                return looked_at(found, seen)
+        return None
+
+
+def looked_at(queue: Declared, one: browsing.Peeked) -> Message:
+    """The message, of which nothing is settled."""
+    until = None if one.leased_until is None else one.leased_until / 1000
+    seen = Leased(queue, one.seen, 0)
+    return Message(None, seen, until, state=one.state, reason=one.reason or None, last_error=one.last_error)

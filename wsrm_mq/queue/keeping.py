@@ -1,0 +1,70 @@
+"""The keeper of a queue's express messages: one process, in whose temporary database they are. The store knows it, and
+gives positions to it in blocks; when the process is gone the store is told that they are lost. Those that the journal
+of the queue has are dead letters then (``recording``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from wsrm_mq.events.table import FROM_LEDGER
+from wsrm_mq.queue import recording
+from wsrm_mq.queue.browsing import KeptBy
+from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.store import keeping
+from wsrm_mq.store.port import Database, Instances
+from wsrm_mq.store.transaction import Transaction
+
+
+class Keeper(NamedTuple):
+    """The instance that keeps the express messages of a queue: its key and name, and the id of its process."""
+
+    instance: int
+    name: str
+    pid: int
+
+
+def keep(tx: Transaction, queue: Declared) -> Keeper:
+    """Have this instance keep the express messages of a queue, unless another one that lives does; answers which."""
+    row = tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+    known = None if row is None else Keeper(*row[1:])
+    if known is not None and known.instance != tx.instance and tx.instances.lives(known.name) is not False:
+        return known
+    if known is not None and known.instance != tx.instance:
+        lose(tx, known)
+    tx.execute(keeping.KEEP, {"key": queue.key, "keeper": tx.instance})
+    return Keeper(*tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()[1:])
+
+
+def keepers(db: Database) -> dict[str, Keeper]:
+    """The keepers of queues, by the queue's name."""
+    return {name: Keeper(*keeper) for name, *keeper in db.execute(keeping.KEEPERS)}
+
+
+def kept_by(db: Database, instances: Instances, queue: str) -> KeptBy | None:
+    """Which process keeps the express messages of a queue."""
+    keeper = keepers(db).get(queue)
+    return None if keeper is None else KeptBy(keeper.pid, keeper.name, instances.lives(keeper.name) is not False)
+
+
+def lose(tx: Transaction, keeper: Keeper) -> None:
+    """A keeper is gone: the express messages of its queues are lost, and how many they were is not known."""
+    for key, name in tx.execute(keeping.KEPT_BY, {"keeper": keeper.instance}).fetchall():
+        _lost(tx, key, name, f"process {keeper.pid} (instance {keeper.name}), which kept them, is gone")
+
+
+def let_go(tx: Transaction, lost: Mapping[str, int]) -> None:
+    """This instance ends: it keeps nothing any more. ``lost``: how many messages each queue had that were not
+    settled."""
+    for key, name in tx.execute(keeping.KEPT_BY, {"keeper": tx.instance}).fetchall():
+        if count := lost.get(name, 0):
+            _lost(tx, key, name, f"{count} were not settled when the process that kept them closed its node")
+        tx.execute(keeping.KEEP, {"key": key, "keeper": None})
+
+
+def _lost(tx: Transaction, key: int, name: str, reason: str) -> None:
+    tx.execute(keeping.KEEP, {"key": key, "keeper": None})
+    if count := recording.lose(tx, key, name):
+        reason = f"{reason}; {count} are among the dead letters, as the journal has them"
+    tx.add_ledger("express_lost", key, reason=reason)
+    tx.notices.append((FROM_LEDGER["express_lost"], {"queue": name, "reason": reason}))

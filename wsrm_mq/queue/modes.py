@@ -1,0 +1,97 @@
+"""The mode of endpoints is changed: what waits there goes where the modes say now.
+
+A lane goes as a whole when no process runs it and no consumer has leased it; until then it stays. Where the application
+is called from now on, nothing is leased any more. What programs have put stays with consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from wsrm_mq.queue.policy import Mode, PolicyOf, QueuePolicy
+from wsrm_mq.queue.pulling import endpoint_queue
+from wsrm_mq.store import modes, queues
+from wsrm_mq.store.consuming import DEFAULT_PRIORITY
+from wsrm_mq.store.transaction import Transaction, as_json
+
+
+class Changed(NamedTuple):
+    """A queue whose mode was changed. ``moved``: lanes, and messages in none, that go elsewhere now; ``left``: those
+    that are run or leased, and go later. ``consumed``: messages that are for consumers."""
+
+    queue: str
+    mode: Mode
+    moved: int
+    left: int
+    consumed: int
+
+
+class _Wrong(NamedTuple):
+    """Messages of one partner that wait in a queue, in lanes or in none, for those that shall not have them."""
+
+    move: Callable[[Transaction, Mapping[str, object]], tuple[int, int]]
+    partner: str | None
+    policy: QueuePolicy
+
+
+def change_modes(tx: Transaction, policy_of: PolicyOf, *, pulls: bool) -> list[Changed]:
+    """Have what waits in the queues of this process go where the policies of its senders say. ``pulls``: some policy of
+    this process has messages consumed."""
+    endpoints = {key: mode for key, mode in tx.execute(modes.ENDPOINTS).fetchall() if tx.serves(key)}
+    if not (pulls or endpoints):
+        return []
+    tx.write_lanes()
+    wrong: dict[int, list[_Wrong]] = {key: [] for key, mode in endpoints.items() if mode == Mode.PULL and not pulls}
+    for statement, move in ((modes.LANES_BY_PARTNER, _move_lanes), (modes.LOOSE_BY_PARTNER, _move_loose)):
+        for key, partner, is_consumed in tx.execute(statement).fetchall():
+            policy = policy_of(partner)
+            is_wrong = (policy.mode is Mode.PULL) != bool(is_consumed)
+            was_called = bool(is_consumed) and endpoints.get(key) == Mode.DISPATCH  # and consumers still have it leased
+            if (is_wrong or was_called) and tx.serves(key):
+                wrong.setdefault(key, []).append(_Wrong(move if is_wrong else _stay, partner, policy))
+    return [_change(tx, key, parts, pulls) for key, parts in wrong.items()]
+
+
+def _change(tx: Transaction, key: int, parts: list[_Wrong], pulls: bool) -> Changed:
+    name, _application = tx.execute(queues.QUEUE, {"key": key}).fetchone()
+    if not pulls:
+        tx.set_mode(name, key, Mode.DISPATCH)
+    moved = left = 0
+    for move, partner, policy in parts:
+        is_pulled = policy.mode is Mode.PULL
+        if is_pulled:
+            endpoint_queue(tx, name, policy)
+        priority = DEFAULT_PRIORITY if is_pulled else None
+        search = {"queue": key, "partner": partner, "consumed": int(not is_pulled), "priority": priority}
+        gone, stays = move(tx, search)
+        moved, left = moved + gone, left + stays
+    (consumed,) = tx.execute(modes.RECOUNT, {"key": key}).fetchone()
+    changed = Changed(name, Mode.PULL if pulls else Mode.DISPATCH, moved, left, consumed)
+    if moved or not parts:
+        tx.add_ledger("mode_changed", key, reason=f"{changed.mode}: {moved} moved, {left} left")
+    return changed
+
+
+def _stay(_tx: Transaction, _search: Mapping[str, object]) -> tuple[int, int]:
+    """It is where it belongs."""
+    return 0, 0
+
+
+def _move_lanes(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:
+    """Answers how many went, and how many are left."""
+    found = [tx.lane(key) for (key,) in tx.execute(modes.LANES_OF, search).fetchall()]
+    free = [lane for lane in found if lane is not None and lane.owner is None]
+    for lane in free:
+        lane.is_consumed = not search["consumed"]
+        lane.wait(tx.now, None)
+        tx.execute(modes.SERVE, {"key": lane.id, "served_at": 0 if lane.is_consumed else None})
+        tx.execute(modes.MOVE_ENTRIES, {"lane": lane.id, "priority": search["priority"]})
+    return len(free), len(found) - len(free)
+
+
+def _move_loose(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:
+    found = tx.execute(modes.LOOSE_OF, search).fetchall()
+    free = [key for key, owner in found if owner is None]
+    tx.execute(modes.MOVE_LOOSE, {"keys": as_json(free), "priority": search["priority"]})
+    return len(free), len(found) - len(free)

@@ -1,0 +1,115 @@
+"""Express messages in the journal of their queue: they come there, and have their outcome there, before their own
+process commits it. So a journal has them when that is gone: what was not settled is a dead letter then, and may be
+recovered.
+
+In its queue such a message has no entry in the store as long as its process has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from wsrm_mq.errors import KeeperGone
+from wsrm_mq.queue import journaling, settling
+from wsrm_mq.queue.clearing import ACTOR, purge_one
+from wsrm_mq.queue.dead_letters import redrive
+from wsrm_mq.queue.declaring import Declared, journal_of
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.leaving import lane_of, put_aside, standing
+from wsrm_mq.queue.settling import Lease
+from wsrm_mq.store import journals, keeping, topics
+from wsrm_mq.store.driver import Change
+from wsrm_mq.store.entries import LOOSE_NUMBER
+from wsrm_mq.store.transaction import Transaction
+
+LOST: Final = "express_lost"
+"""Reason of a dead letter that was lost with the process that kept it."""
+PIECE: Final = 500
+
+
+def record(tx: Transaction, changes: Sequence[Change]) -> None:
+    """Record what comes into queues that this instance keeps, and what leaves them. Raises ``KeeperGone`` where it is
+    taken for dead, and what it keeps for lost."""
+    for one in changes:
+        row = tx.queue_row(one.queue)
+        queue = None if row is None else Declared(*row)
+        keeper = None if queue is None else tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+        if queue is None or keeper is None or keeper[1] != tx.instance:
+            raise KeeperGone(
+                f"This process was taken for dead: it keeps the express messages of {one.queue} no longer."
+            )
+        if one.is_new and queue.policy.journal:
+            _arrived(tx, queue, one)
+        if one.outcome is not None:
+            _left(tx, queue, one, one.outcome)
+
+
+def _arrived(tx: Transaction, queue: Declared, one: Change) -> None:
+    key = {"key": one.position}
+    named = one._asdict()
+    columns = ("message_id", "action", "received_at", "body_size", "body")
+    tx.execute(journals.ADD_MESSAGE, {"id": one.position, **{name: named[name] for name in columns}})
+    facts = {name: named[name] for name in ("topic", "properties", "content_type", "receive_by", "client")}
+    if any(fact is not None for fact in facts.values()):
+        tx.add_header({"message": one.position, "report_to": None, **facts})
+    journal = journal_of(tx, queue)
+    if not journaling.record(tx, journal, one.position, one.position, one.body_size, one.priority):
+        tx.execute(topics.DROP_HEADER, key)
+        tx.execute(topics.DROP_MESSAGE, key)
+
+
+def _left(tx: Transaction, queue: Declared, one: Change, outcome: str) -> None:
+    if tx.execute(journals.IS_KEPT, {"key": one.position}).fetchone() is None:
+        return  # it came before the journal, found no room there, or was taken from it
+    tried = {name: getattr(one, name) for name in ("deliveries", "failures", "cancels", "last_error")}
+    _put_back(tx, queue.key, one.position, one.body_size, one.priority, **tried)
+    if outcome == "delivered":
+        settling.ack(tx, [Lease(one.position)])
+        return
+    found = standing(tx, [one.position])[one.position]
+    if outcome == "purged":
+        purge_one(tx, found, one.reason or outcome)
+    else:
+        put_aside(tx, found, one.reason or outcome)
+
+
+def lose(tx: Transaction, key: int, name: str) -> int:
+    """The process is gone that kept the express messages of a queue: those that its journal has, and that are not
+    settled, are dead letters. Answers how many."""
+    journal, after, count = tx.queue_named(f"{name}#journal"), 0, 0
+    while found := tx.execute(journals.EXPRESS, {"journal": journal, "after": after, "count": PIECE}).fetchall():
+        for after, position, size, priority in found:  # noqa: B007
+            _put_back(tx, key, position, size, priority)
+            lane = lane_of(tx, standing(tx, [position])[position])
+            bury(tx, lane, position, LOOSE_NUMBER, LOST, is_told=False)  # `express.lost` tells of all of them
+        count += len(found)
+    return count
+
+
+def recover(tx: Transaction, name: str) -> int:
+    """Have the messages of a queue delivered that were lost with the process that kept them, and are in its journal:
+    they are recoverable now. Answers how many."""
+    key, count = tx.queue_named(name), 0
+    while found := tx.execute(journals.LOST, {"queue": key, "count": PIECE}).fetchall():
+        for (position,) in found:
+            redrive(tx, position, actor=ACTOR, reason="recovered from the journal")
+        count += len(found)
+    return count
+
+
+def _put_back(
+    tx: Transaction,
+    queue: int,
+    position: int,
+    size: int,
+    priority: int,
+    *,
+    deliveries: int = 0,
+    failures: int = 0,
+    cancels: int = 0,
+    last_error: str | None = None,
+) -> None:
+    counters = {"deliveries": deliveries, "failures": failures, "cancels": cancels, "last_error": last_error}
+    tx.execute(journals.PUT_BACK, {"id": position, "queue": queue, "priority": priority, **counters})
+    tx.add_unsettled(queue, 1, size)

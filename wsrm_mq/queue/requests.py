@@ -1,0 +1,267 @@
+"""The requests of an RM Source: stored with their numbers before anything is sent of them, in outbound sequences that
+answer none.
+
+To one destination one sequence follows another. Each gives numbers before its destination knows of it; it is asked for
+once nothing of an earlier one may be sent. One that takes no more of its messages (it was closed, its destination has
+lost it, its time is over) is followed by one that has all that was not acknowledged, in the same order. Nothing is
+rendered here: what is to be told is answered, or found by ``delivery.requesting``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.creation import new_identifier
+from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there, lanes_of, step_of, told_with
+from wsrm_mq.queue.ownership import Claim, count_unsettled, take
+from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.replaying import REPLAYED
+from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, send
+from wsrm_mq.queue.window import let_out
+from wsrm_mq.sequence.elements import (
+    CloseSequence,
+    CloseSequenceResponse,
+    CreateSequenceResponse,
+    EndpointReference,
+    TerminateSequence,
+    TerminateSequenceResponse,
+)
+from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, Own
+from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.states import Act
+from wsrm_mq.store import channels
+from wsrm_mq.store import outbound as outbounds
+from wsrm_mq.store.applications import source_queue
+from wsrm_mq.store.entries import HELD_BYTES
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.records import About, Lane
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
+
+REFUSED: Final = "sequence_refused"
+"""Reason of dead letters: their destination has refused to create the sequence that they had their numbers in."""
+TERMINATED: Final = "terminated_by_operator"
+_MOST: Final = MAX_MESSAGE_NUMBER - 1
+"""The last number: the limit of a lane is behind it (S-SND-005)."""
+RENEWED_BEFORE: Final = 60_000
+"""Milliseconds before its time is over in which a sequence gives no number any more."""
+_OVER: Final = (OutboundState.CLOSED, OutboundState.FAILED, OutboundState.EXPIRED)
+"""States in which nothing more of a sequence is sent, and something of it may be unacknowledged."""
+
+
+class Destination(NamedTuple):
+    """The endpoint of requests, and the versions that are spoken to it."""
+
+    address: str
+    rm: RMVersion
+    soap: SOAPVersion
+    addressing: AddressingVersion
+
+
+class Stored(NamedTuple):
+    """A request that was stored."""
+
+    sent: Sent
+    outbound: int
+    """Key of its sequence."""
+    is_first: bool
+    """The sequence is new: its destination is to be asked for it."""
+
+
+def store(
+    tx: Transaction, to: Destination, message: OutgoingMessage, *, is_last: bool = False, wants_reply: bool = False
+) -> Stored:
+    """Store a request, which is sent in its turn until it is acknowledged, and replied to where it ``wants_reply``.
+    ``is_last``: its sequence ends with it."""
+    queue = tx.queue(source_queue(to.address), "outgoing")
+    outbound = current(tx, queue, to)
+    made = begin(tx, queue, to) if outbound is None else outbound
+    header = give_number(tx, made, is_last=is_last)
+    assert header is not None  # else it would not be the current one
+    sent = send(tx, made, message, header.number, wants_reply=wants_reply)
+    return Stored(sent, made.id, outbound is None)
+
+
+def current(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
+    """The sequence that gives the next number; ``None``: there is none."""
+    found = _newest(tx, queue, to)
+    if found is None or found.value.state not in (OutboundState.CREATING, OutboundState.CREATED):
+        return None
+    value, until = found.value, found.value.terms.expires_at
+    if value.last_number is not None or value.given >= _MOST:
+        return None
+    if until is None or tx.reached < until - RENEWED_BEFORE:
+        return found
+    step_of(tx, found, Own.SEAL)
+    return None
+
+
+def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
+    versions = {"rm": to.rm.label, "soap": to.soap.label, "addressing": to.addressing.label}
+    found = tx.execute(outbounds.LAST_REQUESTING, {"queue": queue, **versions}).fetchone()
+    return None if found is None else tx.outbound(found[0])
+
+
+def begin(tx: Transaction, queue: int, to: Destination) -> OutboundRecord:
+    """A new sequence. Until its destination names it, its name is the MessageID of the CreateSequence that asks for
+    it, which is the same however often that is sent (S-CRE-009)."""
+    terms = OutboundTerms(new_identifier(), to.rm, to.soap, to.addressing)
+    made = OutboundRecord(
+        value=OutboundSequence(terms, state=OutboundState.CREATING),
+        queue=queue,
+        peer=to.address,
+        endpoint=EndpointReference(to.address),
+    )
+    tx.add_outbound(made)
+    return made
+
+
+def _destination(outbound: OutboundRecord) -> Destination:
+    assert outbound.endpoint is not None
+    terms = outbound.value.terms
+    return Destination(outbound.endpoint.address, terms.rm, terms.soap, terms.addressing)
+
+
+# what the destination answers
+
+
+def created(
+    tx: Transaction, about: About, response: CreateSequenceResponse, relates_to: str | None, policy: QueuePolicy
+) -> Receipt:
+    """The destination has created the sequence: its messages may leave. Its time counts from now, and is no longer than
+    was asked for (S-CRE-011, S-CRE-012)."""
+    receipt = Receipt()
+    receipt.act = Act.IGNORE
+    if not isinstance(about, OutboundRecord) or about.value.state is not OutboundState.CREATING:
+        return receipt
+    if relates_to not in (None, about.value.terms.identifier):
+        return receipt
+    if tx.execute(outbounds.IDENTIFIER_IN_USE, {"identifier": response.identifier}).fetchone():
+        refused(tx, about, f"it gives the name {response.identifier}, which another sequence here has already")
+        return receipt
+    lifetime = min(response.expires or policy.max_expires, policy.max_expires)
+    step_of(tx, about, Created(response.identifier, tx.now + lifetime))
+    tx.agree(about)
+    receipt.sends = _let_out(tx, about)
+    return receipt
+
+
+def _let_out(tx: Transaction, outbound: OutboundRecord) -> tuple[Claim, ...]:
+    claims = []
+    for lane in lanes_of(tx, outbound):
+        let_out(tx, outbound, lane)
+        claims.append(take(tx, lane))
+    return tuple(filter(None, claims))
+
+
+def refused(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
+    """The destination will not create the sequence (S-CRE-010): what has a number in it is a dead letter. The next
+    request asks for another."""
+    if step_of(tx, outbound, Own.REFUSED).act is OutboundAct.END:
+        _end(tx, outbound, REFUSED)
+        tx.ledger("sequence_refused", told_with(tx, outbound), reason=why)
+
+
+def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | TerminateSequenceResponse) -> Receipt:
+    """The destination has closed or ended a sequence as it was asked to."""
+    receipt = Receipt()
+    receipt.act = Act.IGNORE
+    if isinstance(about, OutboundRecord) and about.value.terms.identifier == response.identifier:
+        is_close = isinstance(response, CloseSequenceResponse)
+        step_of(tx, about, Own.CLOSE_CONFIRMED if is_close else Own.TERMINATE_CONFIRMED)
+    return receipt
+
+
+def go_on(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
+    """What follows where nothing more of a sequence is sent: another one has the messages that are not acknowledged.
+    Answers its end, where that is to be told."""
+    if not outbound.has_requests or outbound.value.state not in _OVER:
+        return None
+    _carry_on(tx, outbound)
+    if outbound.value.state is not OutboundState.CLOSED or not outbound.value.terms.rm.has_close:
+        return None
+    step_of(tx, outbound, Own.TERMINATE)
+    step_of(tx, outbound, Own.CHANNEL_ENDED)
+    return end_of(outbound)
+
+
+def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
+    """Have another sequence take the messages of one that are not acknowledged, and behind them all that wait in
+    sequences that were to follow it. They are entries of their own, so each is found under both numbers."""
+    if not any(count_unsettled(tx, lane, 1) for lane in lanes_of(tx, outbound)):
+        return
+    to = _destination(outbound)
+    behind = tx.execute(outbounds.CREATING_BEHIND, {"queue": outbound.queue, "id": outbound.id}).fetchall()
+    others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _destination(one) == to]
+    made = begin(tx, outbound.queue, to)
+    lane = channel_of(tx, made)
+    for one in (outbound, *others):
+        for old in lanes_of(tx, one):
+            _copy(tx, old, lane)
+        if one is not outbound:
+            step_of(tx, one, Own.CHANNEL_ENDED)
+    given, last = lane.held, (outbound, *others)[-1].value.last_number
+    made.follow(made.value._replace(given=given, last_number=None if last is None else given), tx.now)
+    (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
+    reason = f"{given} messages of {outbound.value.terms.identifier}"
+    tx.ledger("carried_on", lane, reason=reason)
+
+
+def _copy(tx: Transaction, old: Lane, lane: Lane) -> None:
+    """Have the unsettled messages of ``old`` wait in ``lane``, behind those that wait there."""
+    count = count_unsettled(tx, old, 1)
+    if count:
+        begins = tx.reserve_positions(count).start
+        row = {"old": old.id, "lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
+        tx.execute(channels.CARRY_ON, row)
+        tx.execute(channels.CARRIED_ON, {"lane": old.id, "reason": REPLAYED, "now": tx.now})
+        lane.held += count
+        lane.numbers = AckRanges(((1, lane.held),))
+    old.cursor, old.discard_from, old.discard_reason = old.limit, 1, REPLAYED
+    old.release(0)
+
+
+# what this side decides
+
+
+def close(tx: Transaction, outbound: OutboundRecord) -> CloseSequence | None:
+    """Take no more messages into a sequence. Answers what asks its destination for the last acknowledgement (S-CLO-001,
+    S-CLO-002, S-CLO-005). 1.0 has no such thing: there what is not acknowledged goes on in another sequence."""
+    step_of(tx, outbound, Own.CLOSE if outbound.value.terms.rm.has_close else Own.CHANNEL_ENDED)
+    for lane in lanes_of(tx, outbound):
+        lane.discard_from, lane.discard_reason = 1, REPLAYED
+    if outbound.value.state is OutboundState.CLOSING:
+        return close_element(outbound)
+    go_on(tx, outbound)
+    return None
+
+
+def seal(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
+    """No message follows those in a sequence: it ends when they are acknowledged. Answers its end, if that is now."""
+    step_of(tx, outbound, Own.SEAL)
+    was_open = outbound.value.is_open
+    if outbound.value.last_number is not None:
+        end_outbound(tx, outbound)
+    return end_of(outbound) if was_open and is_ended_there(outbound) else None
+
+
+def terminate(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
+    """End a sequence whatever is unacknowledged in it, which becomes dead letters (S-TRM-007). Answers its end, where
+    that is to be told."""
+    was_known = outbound.value.state is not OutboundState.CREATING
+    step_of(tx, outbound, Own.TERMINATE)
+    step_of(tx, outbound, Own.CHANNEL_ENDED)
+    _end(tx, outbound, TERMINATED)
+    return end_of(outbound) if was_known and outbound.value.terms.rm.has_close else None
+
+
+def _end(tx: Transaction, outbound: OutboundRecord, reason: str) -> None:
+    for lane in lanes_of(tx, outbound):
+        lane.give_up(1, reason)
+
+
+def close_element(outbound: OutboundRecord) -> CloseSequence:
+    """What closes the sequence (S-CLO-002)."""
+    return CloseSequence(outbound.value.terms.identifier, outbound.value.given or None)

@@ -1,0 +1,93 @@
+"""Acts of clients: a message is put, or one that was leased is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.node.message import Message
+from wsrm_mq.queue import settling
+from wsrm_mq.queue.policies import ms
+from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.server.rights import Principal
+from wsrm_mq.store.transaction import Transaction as Unit
+
+Action = Literal["ack", "release", "nack", "reject", "expire", "renew", "hand_back"]
+RETURNS: Final = ("release", "nack", "hand_back")
+"""Actions that put a message back, and all of its group behind it."""
+
+
+class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message is settled. ``lease``: the number that came with it. ``reason``: the error of ``nack`` and
+    ``reject``. ``seconds``: the lease of ``renew``, ``None``: as long as before."""
+
+    position: int
+    lease: int
+    action: Action
+    reason: str = ""
+    seconds: float | None = None
+
+
+class PutOne(NamedTuple):
+    """A message that is put into a queue, or published to a topic. ``options``: those of ``Node.put``, or of
+    ``Node.publish``."""
+
+    queue: str | None
+    topic: str | None
+    body: bytes
+    options: Mapping[str, Any]
+
+
+def require_put(principal: Principal, one: PutOne) -> None:
+    """See that a principal may put a message where it goes, and its report too. Raises ``UnknownQueue`` and
+    ``RightMissing``."""
+    if one.topic is not None:
+        principal.require_topics("put", one.topic)
+    else:
+        principal.require("put", one.queue or "")
+    report_to = one.options.get("report_to")
+    if report_to is not None:
+        principal.require("put", report_to)
+
+
+def settled(acts: Sequence[Settle], tx: Unit) -> list[Settlement]:
+    """The verb that settles what one store has, in the order given."""
+    answers: list[Settlement] = []
+    for (action, reason, seconds), group in groupby(acts, attrgetter("action", "reason", "seconds")):
+        leases = [Lease(act.position, act.lease) for act in group]
+        if action == "nack":
+            answers += settling.nack(tx, leases, reason)
+        elif action == "reject":
+            answers += settling.reject(tx, leases, error=reason or None)
+        elif action == "renew":
+            answers += settling.renew(tx, leases, None if seconds is None else ms(seconds))
+        else:
+            answers += _PLAIN[action](tx, leases)
+    return answers
+
+
+_PLAIN: Final[dict[str, Callable[[Unit, Sequence[Lease]], list[Settlement]]]] = {
+    "ack": settling.ack,
+    "release": settling.release,
+    "expire": settling.expire,
+    "hand_back": settling.hand_back,
+}
+
+
+def collect(act: Settle, message: Message) -> None:
+    """Settle a message in the transaction of this thread."""
+    if act.action == "nack":
+        message.nack(act.reason)
+    elif act.action == "reject":
+        message.reject(act.reason)
+    elif act.action in ("ack", "release", "expire"):
+        getattr(message, act.action)()
+    else:
+        raise ConfigurationError(
+            f"`action` is {act.action!r}; in a transaction it is one of ack, release, nack, reject, expire."
+        )

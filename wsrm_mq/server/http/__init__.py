@@ -1,0 +1,1 @@
+"""The HTTP form of a node: each operation translates one of its verbs."""

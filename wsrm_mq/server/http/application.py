@@ -1,0 +1,167 @@
+"""The application: one node of a store, its sessions, and the operations, behind credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wsrm_mq.errors import BadRequest, Overloaded, WSRMError
+from wsrm_mq.events.telling import Events
+from wsrm_mq.node import Node, connect
+from wsrm_mq.server.access import Access
+from wsrm_mq.server.bounds import Bounds
+from wsrm_mq.server.counting import count_events
+from wsrm_mq.server.http import consuming, looking, putting
+from wsrm_mq.server.http.answers import CutOff, as_json
+from wsrm_mq.server.http.call import Call, Limits, Server
+from wsrm_mq.server.http.openapi import document
+from wsrm_mq.server.http.operation import Operation
+from wsrm_mq.server.http.problems import KIND, Problem, broken, headers_of, problem_of
+from wsrm_mq.server.mounting import Mounted
+from wsrm_mq.server.sessions import Sessions
+from wsrm_mq.store.store import Store
+
+OPERATIONS: Final = (*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3], *putting.OPERATIONS[1:])
+"""The busiest come first."""
+ALL: Final[tuple[Operation, ...]] = (*OPERATIONS, *consuming.OPERATIONS[3:], *looking.OPERATIONS)
+
+
+class QueueApplication:
+    """An ASGI application that serves the queues of a store. It begins with the server's lifespan, or with the first
+    request where there is none; ``start`` and ``stop`` are for the
+    application that mounts it."""
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str],
+        *,
+        access: Callable[[Store, Events], Access] = Access,
+        bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    ) -> None:
+        """``access`` makes what tells who asks. ``bounds``: of each principal; ``limits``: of the server."""
+        self._where = where
+        self._access_of = access
+        self._bounds = bounds
+        self._limits = limits
+        self._starting = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+        self.server: Server
+        self._routed: ASGIApp = Starlette(
+            routes=[
+                *(Route(one.path, self._endpoint(one), methods=[one.method]) for one in ALL),
+                Route("/openapi.json", _described),
+            ],
+            exception_handlers={HTTPException: _no_operation},
+        )
+
+    async def start(self) -> None:
+        """Open the store."""
+        async with self._starting:
+            if self._watch is None:
+                node: Node = await asyncio.to_thread(partial(connect, self._where, auto_create=False))
+                access = self._access_of(node.store, node.telling)
+                self.server = Server(node, Sessions(node, self._bounds), access, self._limits)
+                self._watch = asyncio.create_task(_watch_over(self.server))
+
+    def ending(self) -> None:
+        """The end is near: what waits for a message is answered that there is none."""
+        if self._watch is not None and not self.server.ending.done():
+            self.server.ending.set_result(None)
+
+    async def stop(self) -> None:
+        """End all sessions, and leave the store."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+            self._watch = None
+            await self.server.sessions.close()
+            await asyncio.to_thread(self.server.node.close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await Mounted(self)(scope, receive, send)
+        elif scope["type"] == "http":
+            if self._watch is None:
+                await self.start()
+            root = scope.get("root_path", "")
+            raw: bytes = scope.get("raw_path") or scope["path"].encode()
+            path = raw.decode("latin-1")
+            with suppress(CutOff):
+                await self._routed({**scope, "path": path, "root_path": root}, receive, send)
+        else:
+            raise RuntimeError(f"{scope['type']} is not served here")
+
+    def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            server = self.server
+            call: Call | None = None
+            server.running += 1
+            try:
+                if server.running > server.limits.running:
+                    raise Overloaded("The server has as many requests to answer as it may at a time.")
+                peer = request.client.host if request.client is not None else None
+                principal = server.access.of_request(request.headers, peer)
+                _unquote(request)
+                call = Call(server, request, principal)
+                return await operation.does(call)
+            except WSRMError as error:
+                return _refused(problem_of(error), error)
+            except Exception as error:
+                server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
+                return _refused(broken(), error)
+            finally:
+                server.running -= 1
+                if call is not None:
+                    call.done()
+
+        return endpoint
+
+
+async def _described(_request: Request) -> Response:
+    """The API's document; any client may read it."""
+    return as_json(document(ALL))
+
+
+async def _watch_over(server: Server) -> None:
+    await asyncio.gather(server.sessions.watch(), count_events(server.node))
+
+
+def _unquote(request: Request) -> None:
+    """Read the names in the path. Raises ``BadRequest``."""
+    try:
+        for name, value in request.path_params.items():
+            request.path_params[name] = unquote_to_bytes(value).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("A name in the path is not in UTF-8.") from None
+
+
+def _refused(problem: Problem, error: BaseException) -> Response:
+    answer = as_json(problem, problem.status, headers_of(problem, error))
+    answer.headers["Content-Type"] = KIND
+    return answer
+
+
+def _no_operation(request: Request, error: Exception) -> Response:
+    """There is no such path, or no such method there."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) and error.headers else {}
+    title, code = ("Method Not Allowed", "UnknownMethod") if status == 405 else ("Not Found", "UnknownPath")
+    path = request.url.path
+    problem = Problem(status, title, code, f"There is no {request.method} {path}.", "See the API reference.")
+    answer = as_json(problem, status, headers)
+    answer.headers["Content-Type"] = KIND
+    return answer

@@ -1,0 +1,434 @@
+"""Operations on queues themselves, on topics, dead letters and journals, and what is looked at there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from wsrm_mq.errors import BadRequest, NotFound
+from wsrm_mq.node.message import Message
+from wsrm_mq.queue import declaring
+from wsrm_mq.queue.policies import QueuePolicy
+from wsrm_mq.server.bounds import Bounds
+from wsrm_mq.server.http import answers
+from wsrm_mq.server.http.answers import as_json, nothing
+from wsrm_mq.server.http.call import Call
+from wsrm_mq.server.http.consuming import ClearedAnswer, Named, cleared, journal_named
+from wsrm_mq.server.http.messages import MESSAGE, Recorded, options_of, said, told
+from wsrm_mq.server.http.operation import Operation
+from wsrm_mq.server.http.putting import Position, is_seen, put_with_room
+
+MOST: Final = 1_000
+"""The most messages that are looked at by one request."""
+Place = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A position."""
+
+
+class Page(Struct, forbid_unknown_fields=True):
+    """``after``: a position; messages behind it are looked at, ``limit`` of them."""
+
+    after: Place = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST)] = 50
+    filter: str | None = None
+
+
+class Replayed(Struct, forbid_unknown_fields=True):
+    """From a ``position`` on, that one included, or from a ``time``, in seconds since the epoch; else from the first
+    on."""
+
+    position: Place | None = None
+    time: Annotated[float, Meta(ge=0, le=253_402_300_799)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST)] = 50
+    filter: str | None = None
+
+
+class Queues(Struct):
+    queues: list[str]
+
+
+class Counts(Struct):
+    """See ``Stats``: messages by state. Times in seconds, those of the day since the epoch."""
+
+    ready: int
+    held: dict[str, int]
+    leased: int
+    dead: int
+    messages: int
+    bytes: int
+    oldest_at: float | None
+    oldest_age: float | None
+    last_position: int | None
+    last_put_at: float | None
+    put_rate: float
+    gone_rate: float
+    keeper: dict[str, Any] | None
+
+
+class Edit(Struct, forbid_unknown_fields=True):
+    """``to``: another queue than that which it came from. ``keeps_body``: the body stays as it was."""
+
+    to: str | None = None
+    keeps_body: bool = False
+
+
+class Recover(Struct, forbid_unknown_fields=True):
+    """``queue``: ``null``: all."""
+
+    queue: str | None = None
+
+
+class Delete(Struct, forbid_unknown_fields=True):
+    if_empty: bool = False
+    force: bool = False
+
+
+class Purge(Struct, forbid_unknown_fields=True):
+    """Between two positions, both included."""
+
+    lower: Place = 0
+    upper: Place | None = None
+
+
+class Bind(Struct, forbid_unknown_fields=True):
+    pattern: str
+    queue: str
+    filter: str | None = None
+
+
+class Unbind(Struct, forbid_unknown_fields=True):
+    pattern: str
+    queue: list[str]
+
+
+class Bindings(Struct):
+    """How many there were."""
+
+    bindings: int
+
+
+class Retain(Struct, forbid_unknown_fields=True):
+    """For so many seconds; ``null``: for ever, 0: no longer."""
+
+    retain: float | None
+
+
+class EventSeen(Struct):
+    """``last_at``: seconds since the epoch."""
+
+    name: str
+    messages: int
+    last_at: float
+
+
+class Events(Struct):
+    events: list[EventSeen]
+
+
+class ClientSeen(Struct):
+    """See ``Node.clients``."""
+
+    name: str
+    pid: int
+    state: Literal["live", "gone"]
+    seen_at: float
+    queues: list[str]
+    patterns: list[str]
+
+
+class Clients(Struct):
+    clients: list[ClientSeen]
+
+
+class Redrive(Struct, forbid_unknown_fields=True):
+    """``positions``: ``null``: all. ``to``: another queue than that which they came from."""
+
+    positions: Annotated[list[Place], Meta(max_length=10_000)] | None = None
+    to: str | None = None
+    reset: bool = True
+
+
+class Discard(Struct, forbid_unknown_fields=True):
+    positions: Annotated[list[Place], Meta(max_length=10_000)] | None = None
+
+
+class Count(Struct):
+    count: int
+
+
+# queues
+
+
+async def queues(call: Call) -> Response:
+    """The queues to which the principal has a right."""
+    names = await asyncio.to_thread(call.node.keys)
+    return as_json(Queues([name for name in names if is_seen(call.principal, name)]))
+
+
+async def declare(call: Call) -> Response:
+    """Make a queue, or change the policy of one: options that are not named stay. Answers its policy."""
+    queue, options = call.names["queue"], await call.json(dict[str, Any])
+    call.principal.require("admin", queue)
+    return _policy(await asyncio.to_thread(partial(call.node.declare, queue, **options)))
+
+
+async def policy(call: Call) -> Response:
+    """The policy of a queue."""
+    queue = call.names["queue"]
+    call.principal.require("peek", queue)
+
+    def read() -> QueuePolicy:
+        with call.node.reader() as db:
+            return declaring.read(db, queue).policy
+
+    return _policy(await asyncio.to_thread(read))
+
+
+def _policy(policy: QueuePolicy) -> Response:
+    return as_json({name: getattr(policy, name) for name in QueuePolicy.__struct_fields__})
+
+
+async def stats(call: Call) -> Response:
+    """Count the messages of a queue, by state."""
+    queue = call.names["queue"]
+    call.principal.require("peek", queue)
+    found = await asyncio.to_thread(call.node.stats, queue)
+    keeper = None if found.keeper is None else found.keeper._asdict()
+    return as_json(Counts(**{**found._asdict(), "keeper": keeper}))
+
+
+async def delete(call: Call) -> Response:
+    """Delete a queue; what it has is purged."""
+    queue, asked = call.names["queue"], call.query(Delete)
+    call.principal.require("admin", queue)
+    deleting = partial(call.node.delete, queue, if_empty=asked.if_empty, force=asked.force)
+    return cleared(await asyncio.to_thread(deleting))
+
+
+async def purge(call: Call) -> Response:
+    """Give up what is not leased."""
+    queue, asked = call.names["queue"], call.query(Purge)
+    call.principal.require("admin", queue)
+    return cleared(await asyncio.to_thread(call.node.purge, queue, asked.lower, asked.upper))
+
+
+async def peek(call: Call) -> Response:
+    """Look at messages, whatever their state; nothing changes. 204 where there is none."""
+    queue, page = call.names["queue"], call.query(Page)
+    call.principal.require("peek", queue)
+    return _seen(call, await _peeked(call, queue, page))
+
+
+async def _peeked(call: Call, queue: str, page: Page) -> list[Message]:
+    looking = partial(call.node.peek, queue, after=page.after, limit=page.limit, filter=page.filter)
+    return await asyncio.to_thread(looking)
+
+
+def _position(call: Call) -> int:
+    position = call.names["position"]
+    if not position.isascii() or not position.isdigit() or len(position) > 18:
+        raise BadRequest(f"{position!r} is no position.")
+    return int(position)
+
+
+async def get(call: Call) -> Response:
+    """Look at the message at a position."""
+    queue, position = call.names["queue"], _position(call)
+    call.principal.require("peek", queue)
+    found = await asyncio.to_thread(call.node.get, queue, position)
+    if found is None:
+        raise NotFound(f"There is no message at position {position} of {queue}, or it is settled.")
+    return answers.one(told(found), found.body, call.server.limits.pause_seconds)
+
+
+def _seen(call: Call, messages: Sequence[Message]) -> Response:
+    if not messages:
+        return nothing()
+    return answers.several([(told(one), one.body) for one in messages], call.server.limits.pause_seconds)
+
+
+# topics
+
+
+async def bind(call: Call) -> Response:
+    """From now on what is published to topics of a pattern goes into a queue too."""
+    asked = await call.json(Bind)
+    call.principal.require("admin", asked.queue)
+    call.principal.require_topics("consume", asked.pattern)
+    binding = partial(asyncio.to_thread, call.node.bind, asked.pattern, asked.queue, filter=asked.filter)
+    await put_with_room(call, [asked.queue], 0.0, binding)
+    return nothing()
+
+
+async def unbind(call: Call) -> Response:
+    """Nothing of a pattern goes into a queue any more."""
+    asked = call.query(Unbind)
+    if len(asked.queue) != 1:
+        raise BadRequest("Name one queue.")
+    call.principal.require("admin", asked.queue[0])
+    return as_json(Bindings(await asyncio.to_thread(call.node.unbind, asked.pattern, asked.queue[0])))
+
+
+async def retain(call: Call) -> Response:
+    """Keep what is published to topics of a pattern for a while, to be replayed."""
+    pattern, asked = call.names["topic"], await call.json(Retain)
+    call.principal.require_topics("admin", pattern)
+    await asyncio.to_thread(partial(call.node.declare_topic, pattern, retain=asked.retain))
+    return nothing()
+
+
+async def replay(call: Call) -> Response:
+    """Look again at what was published to topics of a pattern and is retained, in order. 204 where there is none."""
+    pattern, asked = call.names["topic"], call.query(Replayed)
+    call.principal.require_topics("peek", pattern)
+    if asked.position is not None and asked.time is not None:
+        raise BadRequest("Replay from a `position` on, or from a `time` on.")
+    since = next((one for one in (asked.position, asked.time) if one is not None), "first")
+
+    def page() -> list[Message]:
+        return list(islice(call.node.replay(pattern, since=since, filter=asked.filter), asked.limit))  # type: ignore[arg-type]
+
+    return _seen(call, await asyncio.to_thread(page))
+
+
+async def events(call: Call) -> Response:
+    """The events of a bucket, of which something is retained."""
+    bucket = call.names["bucket"]
+    call.principal.require_topics("peek", f"{bucket}/#")
+    found = await asyncio.to_thread(call.node.events, bucket)
+    return as_json(Events([EventSeen(*one) for one in found]))
+
+
+async def clients(call: Call) -> Response:
+    """Who has subscribed, as far as the principal may look at what they are subscribed to."""
+    seen = []
+    for one in await asyncio.to_thread(call.node.clients):
+        its_queues = [name for name in one.queues if call.principal.may("peek", name)]
+        patterns = [pattern for pattern in one.patterns if call.principal.may_topics("peek", pattern)]
+        if its_queues or patterns:
+            state: Literal["live", "gone"] = "live" if one.state == "live" else "gone"
+            seen.append(ClientSeen(one.name, one.pid, state, one.seen_at, its_queues, patterns))
+    return as_json(Clients(seen))
+
+
+async def metrics(call: Call) -> Response:
+    """What this process of the server has now, for Prometheus: sessions, subscriptions, consumers that wait, leases,
+    bytes that are on their way, and requests that run."""
+    call.principal.require("admin", "*")
+    now = call.server.sessions.counts
+    gauges = {**{name: now[name] for name in Bounds._fields}, "running": call.server.running}
+    lines = (
+        f"# TYPE wsrm_queue_server_{name} gauge\nwsrm_queue_server_{name} {count}\n" for name, count in gauges.items()
+    )
+    return Response("".join(lines), media_type="text/plain; version=0.0.4")
+
+
+# dead letters and journals
+
+
+async def dead(call: Call) -> Response:
+    """The queue that has the dead letters of a queue: they are looked at and leased there."""
+    queue = call.names["queue"]
+    call.principal.require("peek", f"{queue}#dead")
+    return as_json(Named((await asyncio.to_thread(call.node.dead, queue)).name))
+
+
+async def redrive(call: Call) -> Response:
+    """Put dead letters back, as if they had never been tried."""
+    queue, asked = call.names["queue"], await call.json(Redrive)
+    call.principal.require("admin", queue)
+    if asked.to is not None:
+        call.principal.require("put", asked.to)
+
+    def driven() -> int:
+        return call.node.dead(queue).redrive(asked.positions, to=asked.to, reset=asked.reset)
+
+    return as_json(Count(await asyncio.to_thread(driven)))
+
+
+async def edit_and_redrive(call: Call) -> Response:
+    """Put a message in the place of a dead letter: with another body, or other options; what is not named is as it
+    was. Answers its position."""
+    queue, position, asked = call.names["queue"], _position(call), call.query(Edit)
+    call.principal.require("admin", queue)
+    options = options_of(said(call.headers.get(MESSAGE)), call.headers.get("content-type"))
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in (asked.to, given.get("report_to")):
+        if name is not None:
+            call.principal.require("put", name)
+    body = None if asked.keeps_body else await call.body()
+
+    def edit() -> int:
+        return call.node.dead(queue).edit_and_redrive(position, body, to=asked.to, **given)
+
+    return as_json(Position(await asyncio.to_thread(edit)))
+
+
+async def recover_express(call: Call) -> Response:
+    """Have express messages delivered that were lost with the process that kept them, as the journal of their queue has
+    them. Answers how many."""
+    asked = await call.json(Recover)
+    call.principal.require("admin", "*" if asked.queue is None else asked.queue)
+    return as_json(Count(await asyncio.to_thread(call.node.recover_express, asked.queue)))
+
+
+async def discard(call: Call) -> Response:
+    """Give dead letters up."""
+    queue, asked = call.names["queue"], await call.json(Discard)
+    call.principal.require("admin", queue)
+    return as_json(Count(await asyncio.to_thread(lambda: call.node.dead(queue).discard(asked.positions))))
+
+
+async def journal(call: Call) -> Response:
+    """The journal of a queue, or that of the node."""
+    call.principal.require("peek", journal_named(call))
+    found = await asyncio.to_thread(call.node.journal, call.names.get("queue"))
+    return as_json(Named(found.name))
+
+
+async def peek_journal(call: Call) -> Response:
+    """Look at a journal, with what became of the messages that it records. 204 where there is none."""
+    page = call.query(Page)
+    call.principal.require("peek", journal_named(call))
+
+    def looked() -> list[tuple[dict[str, str], bytes]]:
+        records = call.node.journal(call.names.get("queue")).peek(
+            after=page.after, limit=page.limit, filter=page.filter
+        )
+        return [(told(one.message, Recorded(*one.of)), one.message.body) for one in records]
+
+    found = await asyncio.to_thread(looked)
+    return answers.several(found, call.server.limits.pause_seconds) if found else nothing()
+
+
+OPERATIONS: Final = (
+    Operation("GET", "/queues", queues, None, None, Queues),
+    Operation("PUT", "/queues/{queue}", declare, None, dict[str, Any], QueuePolicy),
+    Operation("GET", "/queues/{queue}", stats, None, None, Counts),
+    Operation("GET", "/queues/{queue}/policy", policy, None, None, QueuePolicy),
+    Operation("DELETE", "/queues/{queue}", delete, Delete, None, ClearedAnswer),
+    Operation("GET", "/queues/{queue}/messages", peek, Page, None, "messages", may_be_empty=True),
+    Operation("DELETE", "/queues/{queue}/messages", purge, Purge, None, ClearedAnswer),
+    Operation("GET", "/queues/{queue}/messages/{position}", get, None, None, "message"),
+    Operation("PUT", "/bindings", bind, None, Bind, status=204),
+    Operation("DELETE", "/bindings", unbind, Unbind, None, Bindings),
+    Operation("PUT", "/topics/{topic}", retain, None, Retain, status=204),
+    Operation("GET", "/topics/{topic}/messages", replay, Replayed, None, "messages", may_be_empty=True),
+    Operation("GET", "/buckets/{bucket}/events", events, None, None, Events),
+    Operation("GET", "/clients", clients, None, None, Clients),
+    Operation("GET", "/metrics", metrics, None, None, "text"),
+    Operation("GET", "/dead/{queue}", dead, None, None, Named),
+    Operation("POST", "/dead/{queue}/redrive", redrive, None, Redrive, Count),
+    Operation("POST", "/dead/{queue}/discard", discard, None, Discard, Count),
+    Operation("POST", "/dead/{queue}/messages/{position}", edit_and_redrive, Edit, "message", Position),
+    Operation("POST", "/express/recoveries", recover_express, None, Recover, Count),
+    Operation("GET", "/journals/{queue}", journal, None, None, Named),
+    Operation("GET", "/journal", journal, None, None, Named),
+    Operation("GET", "/journals/{queue}/messages", peek_journal, Page, None, "messages", may_be_empty=True),
+    Operation("GET", "/journal/messages", peek_journal, Page, None, "messages", may_be_empty=True),
+)

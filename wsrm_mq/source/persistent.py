@@ -1,0 +1,102 @@
+"""The way of an RM Source with hosts that cannot be reached: it tries again for as long as that lasts.
+
+No answer, and an answer that says that there is nobody to take the message (502, 503, 504, …), is no failure of the
+message. The host is left alone for a while, longer each time, so what waits for it costs nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from wsrm_mq.delivery.hanging import Patient
+from wsrm_mq.delivery.posted import Answered, Post
+from wsrm_mq.envelope.content import content_type_of
+from wsrm_mq.errors import LeftAlone, NotAnswered
+from wsrm_mq.remembered import Recent
+
+PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
+"""Seconds for which a host is left alone after the first, second, … time; after more of them as long as after the last.
+Each is taken from 80 to 120 %, so that many sources do not come back together (S-RET-004)."""
+LONGEST_ASKED: Final = 3_600.0
+"""Seconds: the most of a Retry-After that counts."""
+_AWAY: Final = frozenset((408, 425, 429, 502, 503, 504))
+"""HTTP statuses that say nothing of the message."""
+_HOSTS: Final = 4_096
+
+
+class _Away:
+    def __init__(self, times: int, until: float, why: str) -> None:
+        self.times, self.until, self.why = times, until, why
+
+
+class Persistent(Patient):
+    """A ``Patient`` that never gives a host up."""
+
+    def __init__(self, post: Post, monotonic: Callable[[], float] = time.monotonic, **options: Any) -> None:
+        super().__init__(post, monotonic, **options)
+        self._clock = monotonic
+        self._away: Recent[str, _Away] = Recent(_HOSTS)
+        self._guard = threading.Lock()
+
+    def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
+        away = self._away.get(_place(url))
+        left = 0.0 if away is None else away.until - self._clock()
+        if away is not None and left > 0:
+            return LeftAlone(f"{url}: is tried again in {left:.3g} s: {away.why}", left)
+        return super().left_alone(url, who, 0.0, beside)
+
+    def __call__(
+        self, url: str, headers: Mapping[str, str], body: bytes, who: str | None = None, waited: float = 0.0
+    ) -> Answered:
+        left_alone = self.left_alone(url, who)
+        if left_alone is not None:
+            raise left_alone
+        try:
+            answered = super().__call__(url, headers, body, who, 0.0)
+        except LeftAlone:
+            raise
+        except NotAnswered as error:
+            raise self._put_off(url, str(error).removeprefix(f"{url}: ")) from error
+        if answered.status in _AWAY and "xml" not in content_type_of(answered.headers):
+            asked = _retry_after(answered.headers)
+            raise self._put_off(url, f"answered {answered.status}", asked)
+        self._away.keep(_place(url), _Away(0, 0.0, ""))
+        return answered
+
+    def try_now(self) -> None:
+        """Try every host again with the next message for it."""
+        self._away = Recent(_HOSTS)
+
+    def _put_off(self, url: str, why: str, asked: float | None = None) -> LeftAlone:
+        place, now = _place(url), self._clock()
+        with self._guard:
+            before = self._away.get(place)
+            times = 0 if before is None else before.times
+            if before is None or before.until <= now:  # else another thread has just found the same
+                times += 1
+            seconds = PAUSES[min(times, len(PAUSES)) - 1] * random.uniform(0.8, 1.2)
+            seconds = max(seconds, min(asked or 0.0, LONGEST_ASKED))
+            self._away.keep(place, _Away(times, now + seconds, why))
+        return LeftAlone(f"{url}: {why}; it is tried again in {seconds:.3g} s", seconds)
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _retry_after(headers: list[tuple[str, str]]) -> float | None:
+    """The seconds that an answer asks to wait for."""
+    value = next((value for name, value in headers if name.lower() == "retry-after"), "").strip()
+    if value.isdigit():
+        return float(value[:6])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None

@@ -1,0 +1,357 @@
+"""``RMSource``: what a program gives it is in a store of the program's own first, and leaves from there until its
+destination has acknowledged it, once and in order, however long that is away, and whatever dies meanwhile.
+
+It is the engine that sends replies, with requests in the place of replies: the same outbound sequences, sender and
+tables. Any number of processes may send from one store; each sequence is sent by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
+from wsrm_mq.delivery.requesting import ask, tell_close, tend
+from wsrm_mq.engine.engine import Engine
+from wsrm_mq.envelope.render import last_message
+from wsrm_mq.errors import ConfigurationError, NotFound, Pending
+from wsrm_mq.events.telling import OnEvent
+from wsrm_mq.outbound.addresses import Allowed
+from wsrm_mq.outbound.posting import Poster, tls
+from wsrm_mq.queue import requests
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.queue.policy import QueuePolicy, Resend
+from wsrm_mq.queue.requests import Destination
+from wsrm_mq.queue.sending import OutgoingMessage
+from wsrm_mq.sequence.elements import EndpointReference, TerminateSequence
+from wsrm_mq.source.persistent import Persistent
+from wsrm_mq.source.stamping import stamped
+from wsrm_mq.store import calls
+from wsrm_mq.store import outbound as outbounds
+from wsrm_mq.store.applications import SENDING, source_queue
+from wsrm_mq.store.clock import Clock, wall_clock
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL
+
+if TYPE_CHECKING:
+    from wsrm_mq.delivery.posted import Answered, Post
+
+_EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
+"""The program says where its requests go."""
+_LOOK_SECONDS: Final = 0.02
+
+
+class Sent(NamedTuple):
+    """A request that is stored, and is sent from there."""
+
+    message_id: str
+    position: int
+    """Its position in the store."""
+
+
+class Reply(NamedTuple):
+    """What a destination has replied: an envelope, or a message with parts; a fault is one too."""
+
+    status: int
+    content_type: str
+    content: bytes
+
+
+class DeadRequest(NamedTuple):
+    """A request that is given up."""
+
+    message_id: str
+    to: str
+    position: int
+    reason: str
+    error: str | None
+
+
+class RMSource:
+    """Sends requests reliably from a store. Its methods may be called by any thread."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str],
+        *,
+        rm: str = "1.1",
+        addressing: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        resend: Resend | None = None,
+        expires: float = 7 * 24 * 3600.0,
+        timeout: float = 60.0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        proxy: str | None = None,
+        post: Post | None = None,
+        on_event: OnEvent | None = None,
+        clock: Clock = wall_clock,
+    ) -> None:
+        """``rm``: the version of WS-ReliableMessaging, 1.0 or 1.1, which is 1.2 too; ``addressing``: that of
+        WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
+        ``expires``: for how many seconds a sequence is asked for; ``timeout``: for how many an answer is waited for.
+        ``ca``, ``certificate`` and ``proxy``: see ``Poster``. ``post`` takes the place of HTTP."""
+        rm = {"1.2": "1.1"}.get(rm, rm)
+        if rm not in RM_OF_LABEL:
+            raise ConfigurationError(f"rm={rm!r} is no version of WS-ReliableMessaging: write 1.0, 1.1 or 1.2.")
+        self.rm = RM_OF_LABEL[rm]
+        spoken = self.rm.addressings[0] if addressing is None else ADDRESSING_OF_LABEL.get(addressing)
+        if spoken is None or spoken not in self.rm.addressings:
+            which = " or ".join(one.label for one in self.rm.addressings)
+            raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
+        self.addressing = spoken
+        policy = QueuePolicy(max_expires=round(expires * 1000), resend=resend or Resend())
+        self._policy = policy
+        self._headers = dict(headers or {})
+        self._engine = Engine(
+            store,
+            _never,
+            lambda _partner: policy,
+            on_event=on_event,
+            clock=clock,
+            chores=(self._tend,),
+            serving=SENDING,
+            poster=partial(self._poster, post, timeout, ca, certificate, proxy),
+            patience=self._patience,
+        )
+        self._engine.start()
+        self._engine.ask()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _poster(
+        self, post: Post | None, timeout: float, ca: str | None, certificate: str | None, proxy: str | None
+    ) -> Post:
+        """Make the poster of one process."""
+        made: Post = post or Poster(_EVERYWHERE, seconds=timeout, context=tls(ca, certificate), proxy=proxy).post
+
+        def with_headers(url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answered:
+            return made(url, {**headers, **self._headers}, body, who)
+
+        return with_headers
+
+    def _patience(self, *arguments: object, **options: object) -> Persistent:
+        self._persistent = Persistent(*arguments, **options)  # type: ignore[arg-type]
+        return self._persistent
+
+    # sending
+
+    def send(
+        self,
+        envelope: bytes,
+        *,
+        to: str,
+        action: str | None = None,
+        last: bool = False,
+        acknowledged_within: float | None = None,
+    ) -> Sent:
+        """Send the SOAP envelope of a one-way request to the URL ``to``: it is stored when this returns. What it lacks
+        of addressing headers is put in; ``action`` where it has no wsa:Action. ``last``: no other follows it in its
+        sequence, which ends with it. ``acknowledged_within``: wait for so many seconds until it is acknowledged.
+
+        Raises ``BadRequest`` for what cannot be sent, ``StoreError`` where it cannot be stored, ``Pending`` where it
+        is not acknowledged in time: it is sent all the same."""
+        sent = self._sent(envelope, to, action, is_last=last)
+        if acknowledged_within is not None:
+            self.wait(sent, acknowledged_within)
+        return sent
+
+    def ask(self, envelope: bytes, *, to: str, action: str | None = None) -> Sent:
+        """The same for a request that is replied to, on the response to it: it is sent until the reply is there, which
+        ``reply`` and ``replies`` give."""
+        return self._sent(envelope, to, action, wants_reply=True)
+
+    def _sent(
+        self, envelope: bytes, to: str, action: str | None, *, is_last: bool = False, wants_reply: bool = False
+    ) -> Sent:
+        destination, message = stamped(envelope, to, action, self.rm, self.addressing, wants_reply=wants_reply)
+        position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply)
+        return Sent(message.message_id, position)
+
+    def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply)
+            claims = stored.sent.claims
+            outbound = tx.outbound(stored.outbound)
+            if stored.is_first and outbound is not None:
+                claims += ask(tx, outbound, self._policy).claims
+            assert stored.sent.position is not None
+            return stored.sent.position, claims
+
+        return self._call(verb)
+
+    def _call(self, verb: Callable[[Transaction], tuple[int, tuple[Claim, ...]]]) -> int:
+        def give(done: tuple[int, tuple[Claim, ...]]) -> None:
+            for claim in done[1]:
+                self._engine.dispatcher.give(claim)
+
+        return self._engine.store.call(verb, keep=True, committed=give)[0]
+
+    def end(self, to: str, timeout: float | None = 0.0) -> bool:
+        """End the sequences to ``to``: no message follows those that were sent, and once all are acknowledged the
+        destination is told so. Waits for that, ``timeout`` seconds at most, ``None`` for as long as it takes, and
+        answers whether all is acknowledged. What is sent afterwards begins another sequence."""
+
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            claims: list[Claim] = []
+            for outbound in _open_to(tx, to):
+                terms, value = outbound.value.terms, outbound.value
+                if terms.rm.has_last_message and value.last_number is None and value.given and value.is_open:
+                    there = EndpointReference(to)
+                    body = last_message(terms.soap, terms.addressing, terms.rm, None, there)
+                    destination = Destination(to, terms.rm, terms.soap, terms.addressing)
+                    said = own_message(there, body, terms.soap)
+                    claims += requests.store(tx, destination, said, is_last=True).sent.claims
+                elif (element := requests.seal(tx, outbound)) is not None:
+                    claims += tell_end_of_outbound(tx, element).claims
+            return 0, tuple(claims)
+
+        self._call(verb)
+        return self.flush(timeout)
+
+    def close_sequence(self, to: str) -> None:
+        """Close the open sequence to ``to`` now, so that its destination says what it has: what it does not have goes
+        on in another sequence. 1.0 has no such message; there the sequence is given up, and what is not acknowledged
+        may arrive twice."""
+
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            claims: list[Claim] = []
+            for outbound in _open_to(tx, to):
+                if requests.close(tx, outbound) is not None:
+                    claims += tell_close(tx, outbound).claims
+            return 0, tuple(claims)
+
+        self._call(verb)
+        self._engine.watch.look_soon()
+
+    def terminate(self, to: str) -> None:
+        """End the sequences to ``to`` now. What is not acknowledged is a dead letter."""
+
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            claims: list[Claim] = []
+            for outbound in _open_to(tx, to):
+                element: TerminateSequence | None = requests.terminate(tx, outbound)
+                claims += () if element is None else tell_end_of_outbound(tx, element).claims
+            return 0, tuple(claims)
+
+        self._call(verb)
+        self._engine.watch.look_soon()
+
+    def try_now(self) -> None:
+        """Try all hosts again that could not be reached."""
+        self._persistent.try_now()
+
+    def _tend(self) -> None:
+        """A chore of the watch: what is due about sequences."""
+        if not self._engine.is_running:
+            return
+        with self._engine.store.reader() as db:
+            is_due = db.execute(outbounds.TO_TEND, {"now": self._engine.store.reached()}).fetchone() is not None
+        if is_due:
+            self._call(lambda tx: (0, tend(tx, self._policy)))
+
+    # looking
+
+    @property
+    def waiting(self) -> int:
+        """How many requests are not acknowledged yet."""
+        with self._engine.store.reader() as db:
+            return int(db.execute(calls.WAITING).fetchone()[0])
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until all are acknowledged or given up, ``timeout`` seconds at most; answers whether they are."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.waiting:
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def wait(self, sent: Sent, timeout: float | None = None) -> None:
+        """Wait until a request is acknowledged. Raises ``Pending`` after ``timeout`` seconds, ``NotFound`` where it is
+        not known, or given up: ``dead`` says why."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._engine.store.reader() as db:
+                found = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone()
+            outcome, reason = found or ("forgotten", None)
+            if outcome == "delivered":
+                return
+            if outcome is not None:
+                raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Pending(sent.message_id)
+            time.sleep(_LOOK_SECONDS)
+
+    def is_settled(self, sent: Sent) -> bool:
+        """Whether ``wait`` would end at once."""
+        with self._engine.store.reader() as db:
+            found = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone()
+        return found is None or found[0] is not None
+
+    def reply(self, sent: Sent, timeout: float | None = None) -> Reply:
+        """Wait for the reply to a request. Raises as ``wait``."""
+        self.wait(sent, timeout)
+        found = self._reply_at(sent.position)
+        if found is None:
+            raise NotFound(f"{sent.message_id}: has no reply; send what is replied to with `ask`.")
+        return found
+
+    def replies(self, message_id: str) -> Reply | None:
+        """The reply to the request of this MessageID, whatever process has sent it; ``None``: there is none yet. It is
+        kept for seven days. Raises ``NotFound`` where there is no such request."""
+        return self._reply_at(self._request(message_id)[0])
+
+    def action_of(self, message_id: str) -> str:
+        """The action of the request of this MessageID. Raises ``NotFound``."""
+        return self._request(message_id)[1]
+
+    def _request(self, message_id: str) -> tuple[int, str]:
+        with self._engine.store.reader() as db:
+            found = db.execute(calls.REQUEST, {"message_id": message_id}).fetchone()
+        if found is None:
+            raise NotFound(f"{message_id}: no such request is in this store, or it was settled more than 7 days ago.")
+        return found[0], found[1]
+
+    def _reply_at(self, position: int) -> Reply | None:
+        with self._engine.store.reader() as db:
+            found = db.execute(calls.REPLY, {"message": position}).fetchone()
+        if found is None:
+            return None
+        status, headers, body = found
+        return Reply(int(status), dict(json.loads(headers))["Content-Type"], bytes(body))
+
+    @property
+    def dead(self) -> list[DeadRequest]:
+        """The requests that were given up, each with its reason."""
+        with self._engine.store.reader() as db:
+            return [DeadRequest(*row) for row in db.execute(calls.DEAD)]
+
+    def close(self, timeout: float | None = 30.0) -> bool:
+        """Leave the store; what waits stays there for the next time. Answers whether all posts were over within
+        ``timeout`` seconds."""
+        return self._engine.close(timeout)
+
+
+def _open_to(tx: Transaction, to: str) -> list[OutboundRecord]:
+    """The sequences of requests to ``to`` that have not ended."""
+    queue = tx.queue_named(source_queue(to))
+    found = [tx.outbound(key) for (key,) in tx.execute(outbounds.REQUESTING).fetchall()]
+    return [one for one in found if one is not None and one.queue == queue]
+
+
+def _never(_delivery: Delivery) -> Outcome:
+    raise AssertionError("nothing is delivered here")

@@ -1,0 +1,232 @@
+"""zeep over an RM Source: what an operation sends is stored before it leaves, and sent until it is acknowledged.
+
+An operation without an output returns when its request is stored. One with an output waits for its reply; if that is
+not there in time, ``Pending`` says under which MessageID it will be.
+"""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from typing import Any, Final, Self
+
+import requests
+import zeep
+from lxml import etree
+from zeep.plugins import Plugin
+from zeep.transports import Transport
+from zeep.wsdl.utils import etree_to_string, get_or_create_header
+
+from wsrm_mq.errors import ConfigurationError, NotFound
+from wsrm_mq.source.source import Reply, RMSource, Sent
+from wsrm_mq.versions import ADDRESSING_VERSIONS
+
+_WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
+"""What the plug-in tells the transport, among the headers of HTTP; it is not sent."""
+_STAMPED: Final = ("Action", "MessageID", "To", "ReplyTo", "FaultTo", "From")
+_RMP_1_0: Final = b"http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
+_RMP_1_1: Final = b"http://docs.oasis-open.org/ws-rx/wsrmp/200702"
+_later: ContextVar[bool] = ContextVar("later", default=False)
+"""Whether this thread's operation is not to wait for its reply."""
+
+
+class _IsStored(Exception):
+    """The request is stored, and its reply is not waited for."""
+
+    def __init__(self, sent: Sent, *, wants_reply: bool) -> None:
+        super().__init__(sent.message_id)
+        self.sent = sent
+        self.wants_reply = wants_reply
+
+
+class ReliablePlugin(Plugin):
+    """The last of a client's plug-ins: gives each request its action and ReplyTo, in the version of WS-Addressing that
+    ``source`` speaks, in place of what zeep has written."""
+
+    def __init__(self, source: RMSource) -> None:
+        self._source = source
+
+    def egress(self, envelope: Any, http_headers: Any, operation: Any, _binding_options: Any) -> tuple[Any, Any]:
+        addressing = self._source.addressing
+        header = get_or_create_header(envelope)
+        written = None
+        for namespace in ADDRESSING_VERSIONS:
+            for local in _STAMPED:
+                for element in header.findall(f"{{{namespace}}}{local}"):
+                    written = element.text if local == "Action" else written
+                    header.remove(element)
+        wants_reply = operation.abstract.output_message is not None
+        etree.SubElement(header, f"{{{addressing.namespace}}}Action").text = written or action_of(operation)
+        http_headers[_WANTS_REPLY] = "yes" if wants_reply else "no"
+        return envelope, http_headers
+
+
+def action_of(operation: Any) -> str:
+    """The wsa:Action of an operation, as its WSDL gives it: by itself, as its SOAPAction, or by its name."""
+    namespace = operation.binding.port_name.namespace.rstrip("/")
+    default = f"{namespace}/{operation.binding.port_name.localname}/{operation.name}"
+    return operation.abstract.wsa_action or operation.soapaction or default
+
+
+class ReliableTransport:
+    """A transport of zeep's that posts by ``source``, and does all else as ``inner`` does. ``timeout``: for so many
+    seconds a reply is waited for; ``None``: for as long as it takes."""
+
+    def __init__(self, source: RMSource, inner: Transport | None = None, timeout: float | None = 30.0) -> None:
+        self._source = source
+        self._inner = Transport() if inner is None else inner
+        self._timeout = timeout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def post_xml(self, address: str, envelope: Any, headers: Any) -> requests.Response:
+        wanted = headers.pop(_WANTS_REPLY, None)
+        if wanted is None:
+            raise ConfigurationError("A ReliableTransport needs a ReliablePlugin, as the last of the client's plugins.")
+        content, wants_reply = etree_to_string(envelope), wanted == "yes"
+        sent = self._source.ask(content, to=address) if wants_reply else self._source.send(content, to=address)
+        if _later.get():
+            raise _IsStored(sent, wants_reply=wants_reply)
+        if not wants_reply:
+            return _response(202, "", b"")
+        return answered(self._source.reply(sent, self._timeout))
+
+
+def answered(reply: Reply) -> requests.Response:
+    """A reply as zeep expects it of HTTP."""
+    return _response(reply.status, reply.content_type, reply.content)
+
+
+def _response(status: int, content_type: str, content: bytes) -> requests.Response:
+    response = requests.Response()
+    response.status_code, response._content = status, content
+    response.headers["Content-Type"] = content_type
+    return response
+
+
+class Later:
+    """The result of an operation that is not waited for."""
+
+    def __init__(self, client: ReliableClient, operation: str, stored: _IsStored) -> None:
+        self._client = client
+        self._operation = operation
+        self._sent = stored.sent
+        self._wants_reply = stored.wants_reply
+        self.message_id = stored.sent.message_id
+
+    def done(self) -> bool:
+        """Whether ``result`` would answer at once."""
+        return self._client.source.is_settled(self._sent)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the operation returns, or raises; ``None`` once it is acknowledged, where it has no output. Raises
+        ``Pending`` after ``timeout`` seconds."""
+        if not self._wants_reply:
+            return self._client.source.wait(self._sent, timeout)
+        return self._client.read(self._operation, self._client.source.reply(self._sent, timeout))
+
+
+class _Operations:
+    """``client.later``: its operations answer a ``Later`` as soon as their requests are stored."""
+
+    def __init__(self, client: ReliableClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        operation = self._client.service[name]
+
+        def call(*arguments: Any, **named: Any) -> Later:
+            token = _later.set(True)
+            try:
+                operation(*arguments, **named)
+            except _IsStored as stored:
+                return Later(self._client, name, stored)
+            finally:
+                _later.reset(token)
+            raise ConfigurationError("The client's transport was replaced: make a new ReliableClient.")
+
+        return call
+
+
+class ReliableClient(zeep.Client):
+    """A client of zeep's whose calls are never lost: they are in ``store`` before they leave.
+
+    ::
+
+        with ReliableClient("http://partner.example/orders?wsdl", store="outbox.db") as client:
+            client.service.put_order(n=1, text="two seats")
+    """
+
+    def __init__(
+        self,
+        wsdl: str,
+        *,
+        store: str | os.PathLike[str],
+        rm: str | None = None,
+        addressing: str | None = None,
+        timeout: float | None = 30.0,
+        source: dict[str, Any] | None = None,
+        transport: Transport | None = None,
+        plugins: list[Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """``rm`` and ``addressing`` as for ``RMSource``; without ``rm``, the version that the WSDL announces, else 1.1.
+        ``timeout``: for so many seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are
+        zeep's. WS-Security (``wsse``) is refused: what it signs and encrypts would be stored with its secrets."""
+        refuse_security(options.get("wsse"))
+        inner = Transport() if transport is None else transport
+        version = rm or announced(inner.load(wsdl))
+        self.source = RMSource(store, rm=version, addressing=addressing, **(source or {}))
+        try:
+            reliable = ReliableTransport(self.source, inner, timeout)
+            egress = [*(plugins or []), ReliablePlugin(self.source)]
+            super().__init__(wsdl, transport=reliable, plugins=egress, **options)  # type: ignore[no-untyped-call]
+        except BaseException:
+            self.source.close()
+            raise
+        self.later = _Operations(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: Any) -> None:
+        self.source.close()
+
+    def replies(self, message_id: str) -> Any:
+        """What the operation of this MessageID has returned, whichever process has called it; ``None`` where there is
+        no reply yet. Raises what it raises, and ``NotFound``."""
+        reply, action = self.source.replies(message_id), self.source.action_of(message_id)
+        if reply is None:
+            return None
+        binding = self.service._binding
+        for name, operation in binding.all().items():
+            if action_of(operation) == action:
+                return self.read(name, reply)
+        raise NotFound(f"{message_id}: no operation of this WSDL has the action {action}.")
+
+    def read(self, operation: str, reply: Reply) -> Any:
+        """What an operation returns for a reply."""
+        binding = self.service._binding
+        return binding.process_reply(self, binding.get(operation), answered(reply))
+
+
+def reliable(client: zeep.Client, source: RMSource, timeout: float | None = 30.0) -> zeep.Client:
+    """Have a client that is there already send by ``source``."""
+    refuse_security(client.wsse)
+    client.transport = ReliableTransport(source, client.transport, timeout)
+    client.plugins = [*client.plugins, ReliablePlugin(source)]
+    return client
+
+
+def refuse_security(wsse: object) -> None:
+    if wsse is not None:
+        raise ConfigurationError(
+            "wsse: a request that WS-Security has signed or given a password is stored as it is, and sent again as it "
+            "was, with an old Timestamp. Have a proxy sign, or send by TLS with certificate=."
+        )
+
+
+def announced(wsdl: bytes) -> str:
+    """The newest version of WS-ReliableMessaging that a WSDL announces by its policy; 1.1 where it announces none."""
+    return "1.0" if _RMP_1_0 in wsdl and _RMP_1_1 not in wsdl else "1.1"

@@ -1,0 +1,57 @@
+"""Statements on the requests of an RM Source, as its program asks for them. Parameters are named."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import and_, bindparam, func, select
+
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.tables import channel, entry, ledger, message, outbound_sequence, reply
+
+_REQUESTS: Final = (
+    select(channel.c.lane)
+    .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
+    .where(outbound_sequence.c.answers.is_(None), channel.c.is_numbered == 1)
+)
+WAITING: Final = compiled(select(func.count()).where(entry.c.lane.in_(_REQUESTS), entry.c.number >= 1, IS_LIVE))
+OUTCOME: Final = compiled(
+    select(entry.c.outcome, entry.c.reason)
+    .where(entry.c.message == bindparam("message"))
+    .order_by(entry.c.id.desc())
+    .limit(1)
+)
+"""What became of the request that was stored at the position ``:message``, whatever sequence has it now."""
+REQUEST: Final = compiled(
+    select(message.c.id, message.c.action)
+    .join(entry, entry.c.id == message.c.id)
+    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
+    .where(message.c.message_id == bindparam("message_id"))
+    .order_by(message.c.id.desc())
+    .limit(1)
+)
+"""Position and action of a request, by its MessageID: all that are kept are looked through."""
+REPLY: Final = compiled(
+    select(reply.c.status, reply.c.headers, reply.c.body)
+    .join(entry, entry.c.id == reply.c.entry)
+    .where(entry.c.message == bindparam("message"))
+    .order_by(entry.c.id.desc())
+    .limit(1)
+)
+"""The reply to the request that was stored at the position ``:message``."""
+_why = (
+    select(ledger.c.reason)
+    .where(ledger.c.sequence == entry.c.lane, ledger.c.event == "sequence_refused")
+    .order_by(ledger.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+DEAD: Final = compiled(
+    select(message.c.message_id, channel.c.address, entry.c.id, entry.c.reason, func.coalesce(entry.c.last_error, _why))
+    .join(message, message.c.id == entry.c.message)
+    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
+    .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
+    .where(outbound_sequence.c.answers.is_(None), entry.c.outcome == "dead")
+    .order_by(entry.c.id)
+)

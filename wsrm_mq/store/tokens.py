@@ -1,0 +1,21 @@
+"""Statements on the tokens of those who use the queues from other machines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.tables import token
+
+p = bindparam
+
+TOKENS: Final = compiled(select(*token.columns).order_by(token.c.name))
+TOKEN: Final = compiled(select(token.c.name).where(token.c.name == p("name")))
+TOKEN_OF_CERTIFICATE: Final = compiled(select(token.c.name).where(token.c.certificate == p("certificate")))
+ADD_TOKEN: Final = compiled(
+    insert(token).values({column.name: p(column.name) for column in token.columns if column.name != "used_at"})
+)
+DROP_TOKEN: Final = compiled(delete(token).where(token.c.name == p("name")).returning(token.c.name))
+TOKEN_USED: Final = compiled(update(token).where(token.c.name == p("name")).values(used_at=p("at")))
