@@ -24,7 +24,7 @@ from wsrm_mq.store.invariants import all_findings
 LOOK_SECONDS = 0.5
 OWNED = (
     "select s.identifier, s.owner, s.fence, s.cursor, s.running_since from lane s join instance i on i.id = s.owner"
-    ' where i.ended_at is null and s.cursor < s."limit" and s.blocked is null'
+    ' where i.ended_at is null and s.cursor < s."limit" and s.blocked is null and s.leased_until is null'
 )
 CLIENTS = 6
 PULLED = "/pulled"
@@ -46,7 +46,8 @@ class Soak:
 
 
 class Owned:
-    """Looks into the store, from outside, at the sequences that are owned and have something to deliver."""
+    """Looks into the store, from outside, at the sequences that a service owns and has something to deliver of. What a
+    program has leased is its own for as long as the lease lasts, however long it does nothing."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._stored = fleet.stored

@@ -64,6 +64,7 @@ def test_its_time_is_what_was_granted_and_no_more_than_was_asked_for(open_source
     partner.expires = 7_200_000
     send(source, "a")
     assert partner.within(lambda: len(partner.saying("CreateSequence")) == 1)
+    assert source.at_rest()
     assert not source.flush(0.05), "a response to another request creates nothing"
     source.pass_time(3)
     assert source.flush(5)
@@ -203,6 +204,7 @@ def test_a_partner_that_has_lost_a_sequence_gets_the_rest_in_another_in_order(
     silent(partner)
     send(source, "c", "d", "e")
     assert partner.within(lambda: len(partner.places) == 5)
+    assert source.at_rest()
     fault = partner.fault(what("It is not here.", ONE))
     if what is UnknownSequence:
         fault = fault._replace(content=fault.content.replace(ONE.encode(), b""))

@@ -191,6 +191,7 @@ def test_waiting_for_an_acknowledgement_ends_in_time_and_the_request_is_sent_all
     partner.says = lambda _received: LOST
     with pytest.raises(Pending) as pending:
         send(source, "a", acknowledged_within=0.05)
+    assert source.at_rest()
     assert (source.waiting, source.flush(0)) == (1, False)
     partner.says = lambda _received: None
     source.try_now()
