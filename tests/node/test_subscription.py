@@ -238,6 +238,16 @@ def test_leases_of_what_waits_for_its_turn_are_renewed(node: Node, connect: Conn
 
 
 @pytest.mark.local("ends a lease in the memory of the local node")
+def test_a_subscription_that_is_dropped_without_close_keeps_nothing(node: Node) -> None:
+    node.declare("orders", lease=0.5)
+    node.put_many("orders", range(5))
+    for first in node.subscribe("orders", max_backlog=5):
+        assert first.json() == 0
+        break
+    with node.subscribe("orders", max_backlog=5) as another:
+        assert sorted(message.json() for message in taken(another, 5)) == list(range(5))
+
+
 def test_a_lease_that_ended_at_the_consumer_is_not_handed_over(node: Node) -> None:
     node.declare("orders", lease=30)
     node.put_many("orders", range(2))

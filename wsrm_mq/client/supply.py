@@ -63,6 +63,9 @@ class Feed:
 
     async def _lease(self) -> None:
         while self.flow.is_open:
+            if not self.flow.is_attended:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
             key = self.flow.granted.key
             wanted = asking("POST", "subscriptions", key, "leases", max=self.flow.granted.backlog, wait=WAIT_SECONDS)
             try:

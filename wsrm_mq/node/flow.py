@@ -74,11 +74,22 @@ class Flow:
         self.closed_by: str | None = None
         """The cause of its end, in words; ``None``: it is open, or an error has ended it."""
         self._waiters: list[Callable[[], None]] = []
+        self._came_at = clock()
+        """When its consumer last took, settled or renewed something, ms."""
         self._lock = threading.Lock()
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether its consumer waits, or has come within the time of a lease. Otherwise no lease of what waits for it
+        is renewed, and no more is leased: a consumer that hangs, or that was dropped without `close`, keeps nothing."""
+        lease = self.granted.lease
+        return lease is None or bool(self._waiters) or self._clock() - self._came_at < lease
 
     @property
     def load(self) -> Load:
         unsettled, granted = self._backlog.unsettled, self.granted.backlog
+        if not self.is_attended:
+            return Load(granted, granted)
         if not self.beside:
             return Load(unsettled, granted)
         others = sum(flow._backlog.unsettled for flow in self.beside)
@@ -102,7 +113,8 @@ class Flow:
     def due_at(self) -> int | None:
         """When the next acknowledgements or renewals are due, ms."""
         with self._lock:
-            return min((at for at in (self._batch.due_at, self._backlog.renewed_at) if at is not None), default=None)
+            renewed_at = self._backlog.renewed_at if self.is_attended else None
+            return min((at for at in (self._batch.due_at, renewed_at) if at is not None), default=None)
 
     def needs(self, now: int) -> bool:
         """There is something to send or to ask for."""
@@ -110,7 +122,7 @@ class Flow:
             self._backlog.forget_ended(now)
             due = self._backlog.renewed_at
             wants = self.load.room > 0 or self.is_starved or (due is not None and due <= now)
-            return self._batch.is_due(now) or (self.is_open and wants)
+            return self._batch.is_due(now) or (self.is_open and self.is_attended and wants)
 
     # the consumer
 
@@ -118,7 +130,8 @@ class Flow:
         """The next message; ``None`` where there is none now. Then ``waiter`` is called once, when that has changed.
         Raises the error that ended the flow, and ``SubscriptionClosed``."""
         with self._lock:
-            held = self._backlog.hand_over(self._clock(), self._busy.values()) if self.is_open else None
+            self._came_at = self._clock()
+            held = self._backlog.hand_over(self._came_at, self._busy.values()) if self.is_open else None
             if held is None:
                 self.check_open()
                 if waiter is not None:
@@ -198,7 +211,8 @@ class Flow:
                 held.leased_until = until
 
     def _held(self, message: Message) -> Held | None:
-        """The lease of the message, unless that has ended and it came again."""
+        """The lease of the message, unless that has ended and it came again. Its consumer has come for it."""
+        self._came_at = self._clock()
         held = self._backlog.handed(message.position)
         return held if held is not None and held.message is message else None
 
@@ -252,7 +266,7 @@ class Flow:
 
     def to_renew(self) -> list[Held]:
         with self._lock:
-            return self._backlog.to_renew(self._clock())
+            return self._backlog.to_renew(self._clock()) if self.is_attended else []
 
     def renewed_ahead(self, kept: Sequence[Held], until: int, gone: Sequence[Held]) -> None:
         """Leases of what waits were renewed, but for those that are ``gone``."""
