@@ -98,7 +98,8 @@ def test_a_reply_to_something_else_is_none(source: Source, partner: Partner) -> 
         None if received.sequence is None else strays.pop() if strays else replying(partner, received)
     )
     sent = ask(source)
-    assert partner.within(lambda: not strays) and source.at_rest()
+    assert partner.within(lambda: not strays)
+    assert source.at_rest()
     with pytest.raises(Pending):
         source.reply(sent, 0.05)
     source.pass_time(3)
