@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.cli.test_terminal import typed
 from tests.support.commands import Wsrm
-from tests.support.forked import ROOT
+from tests.support.programs import ROOT
 from wsrm_mq.cli import envelope
 from wsrm_mq.testing import EnvelopeFactory
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import importlib
-import json
 import os
 import signal
 import socket
@@ -22,8 +21,8 @@ import pytest
 pytest.importorskip("aiohttp", reason="the client needs aiohttp: pip install 'wsrm-mq[client]'")
 pytest.importorskip("uvicorn", reason="the server of these tests needs uvicorn: pip install 'wsrm-mq[serve]'")
 
-from tests.client.nursery import TOKEN, grant_all
 from tests.node.conftest import connect, connect_async, node, path, program, rows
+from tests.servers.queues import TOKEN, grant_all
 from wsrm_mq.node.node import Node
 
 __all__ = ["connect", "connect_async", "node", "path", "program", "rows"]
@@ -36,20 +35,21 @@ class Server:
     """A queue server over a store, which may be killed and begun again at the same address; without a store it is a
     ``Shelf``."""
 
-    def __init__(self, nursery: subprocess.Popen[str], store: Path | None) -> None:
-        self._nursery = nursery
-        self._store = None if store is None else str(store)
+    def __init__(self, store: Path | None) -> None:
+        self._options = [] if store is None else ["--store", str(store)]
+        self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             self.port = taken.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self.pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     def begin(self) -> None:
-        assert self._nursery.stdin is not None
-        assert self._nursery.stdout is not None
-        print(json.dumps(["begin", self._store, self.port]), file=self._nursery.stdin, flush=True)
-        self.pid = int(self._nursery.stdout.readline())
+        command = [sys.executable, "-m", "tests.servers.queues", "--port", str(self.port), *self._options]
+        self._process = subprocess.Popen(command, cwd=HERE.parents[1])
         deadline = time.monotonic() + 20
         while True:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
@@ -58,42 +58,27 @@ class Server:
             time.sleep(0.01)
 
     def end(self, how: int = signal.SIGKILL) -> None:
-        if self.pid is not None:
-            pid, self.pid = self.pid, None
-            os.kill(pid, how)
-            with suppress(ProcessLookupError):
-                while True:
-                    os.kill(pid, 0)
-                    time.sleep(0.005)
-
-
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[subprocess.Popen[str]]:
-    """The process whose children are the servers."""
-    begun = subprocess.Popen(
-        [sys.executable, "-u", "-m", "tests.client.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with begun:
-        yield begun
-        assert begun.stdin is not None
-        begun.stdin.close()
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.send_signal(how)
+            process.wait()
 
 
 @pytest.fixture
-def server(nursery: subprocess.Popen[str], path: Path) -> Iterator[Server]:
+def server(path: Path) -> Iterator[Server]:
     """A server that runs, where a token has all rights."""
     with Node(path) as made:
         grant_all(made)
-    one = Server(nursery, path)
+    one = Server(path)
     one.begin()
     yield one
     one.end(signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")
-def shelf(nursery: subprocess.Popen[str]) -> Iterator[Server]:
+def shelf() -> Iterator[Server]:
     """One server of the stores of all tests that do not kill theirs."""
-    one = Server(nursery, None)
+    one = Server(None)
     one.begin()
     yield one
     one.end(signal.SIGTERM)

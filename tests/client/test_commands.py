@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.nursery import TOKEN
+from tests.servers.queues import TOKEN
 from tests.support.commands import Wsrm, document
 from wsrm_mq.client.node import RemoteNode
 

@@ -14,9 +14,9 @@ import pytest
 
 import wsrm_mq
 from tests.client.conftest import Server
-from tests.client.nursery import TOKEN
 from tests.client.test_remote import numbers
 from tests.node.test_subscription import until
+from tests.servers.queues import TOKEN
 from wsrm_mq.client.node import RemoteNode
 from wsrm_mq.errors import UnknownQueue
 

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.support.forked import Forked
+from tests.support.programs import ended, started
 
 
 class Testimony:
@@ -47,13 +47,14 @@ class Witness(Testimony):
         self.options = options
         self.port = 0
         self.lives = 0
-        self._process: Forked | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     def start(self, work: float = 0.0) -> None:
         arguments = ["--store", str(self.store), "--service-db", str(self.service_db), "--port", str(self.port)]
         arguments += ["--front", self.front, "--die", str(self.wish), "--work", str(work)]
         arguments += ["--options", json.dumps(self.options)]
-        self._process = Forked("tests.servers.witness", arguments, self.log)
+        self._process = started("tests.servers.witness", arguments, self.log)
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the server did not start:\n{self._last_words()}"
         self.port = json.loads(line)["port"]
@@ -78,8 +79,7 @@ class Witness(Testimony):
 
     def _ended(self, seconds: float) -> int:
         assert self._process is not None
-        status = self._process.wait(seconds)
-        self._process.stdout.close()
+        status = ended(self._process, seconds)
         self._process = None
         self.wish.unlink(missing_ok=True)
         return status

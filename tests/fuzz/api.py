@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from tests.client.nursery import TOKEN, grant_all
+from tests.servers.queues import TOKEN, grant_all
 from wsrm_mq.node import Node
 from wsrm_mq.server.http.application import ALL
 from wsrm_mq.server.http.openapi import document

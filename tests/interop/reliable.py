@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from tests.support.forked import ROOT
 from tests.support.orders_server import within
+from tests.support.programs import ROOT
 from tests.support.stored import Stored
 
 _ONE_WAY: Final = "{urn:example:orders}put_order"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.support.fleet import Fleet
-from tests.support.forked import ROOT
+from tests.support.programs import ROOT
 
 HOUR: Final = 3600.0
 QUIET_SECONDS: Final = 150.0

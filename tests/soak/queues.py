@@ -18,7 +18,7 @@ from tests.soak.checker import Evidence
 from tests.soak.faults import Faults
 from tests.soak.programs import CLIENT, EXPRESS, PACES, QUEUE, ROLES, TABLES, TICKS, TOPIC, notes
 from tests.soak.run import FRONTS, PULLED, Soak, soak
-from tests.support.forked import ROOT
+from tests.support.programs import ROOT
 from wsrm_mq.node import Node
 
 DRAIN_SECONDS: Final = 150.0

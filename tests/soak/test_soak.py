@@ -15,7 +15,7 @@ from tests.soak.checker import judge, plant
 from tests.soak.faults import Faults
 from tests.soak.queues import soak_queues
 from tests.soak.run import FRONTS, Soak, soak
-from tests.support.forked import ROOT
+from tests.support.programs import ROOT
 
 SEED = 20261121
 KILL_EVERY_SECONDS = 0.2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked import ROOT
+from tests.support.programs import ROOT
 
 
 @pytest.mark.timeout(900)

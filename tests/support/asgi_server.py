@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.forked import ROOT
 from tests.support.orders_server import within
+from tests.support.programs import ROOT
 from wsrm_mq.testing import HTTPAnswer, HTTPWire
 
 from .stored import Stored

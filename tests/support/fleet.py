@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.crash.witness import Testimony
-from tests.support.forked import ROOT
 from tests.support.orders_server import within
+from tests.support.programs import ROOT
 from tests.support.stored import Stored
 
 NGINX: Final = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tests.support.forked import Forked
+from tests.support.programs import ended, started
 from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.sqlite.presence import InstanceFiles
 
@@ -46,7 +46,7 @@ class OrdersServer:
         self.options: Mapping[str, Any] = options
         self.port = 0
         self.path = "/orders"
-        self._process: Forked | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     @property
     def url(self) -> str:
@@ -91,7 +91,7 @@ class OrdersServer:
     def _launch(self) -> str:
         threads = self.options.get("threads", 8)
         options = {name: value for name, value in self.options.items() if name != "threads"}
-        self._process = Forked(
+        self._process = started(
             "tests.servers.orders",
             [
                 *("--store", str(self.store), "--service-db", str(self.service_db), "--port", str(self.port)),
@@ -100,6 +100,7 @@ class OrdersServer:
             ],
             self.log,
         )
+        assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def stop(self) -> None:
@@ -117,8 +118,7 @@ class OrdersServer:
     def died(self) -> None:
         """Wait for it to end by itself."""
         assert self._process is not None
-        self._process.wait(timeout=15)
-        self._process.stdout.close()
+        ended(self._process, 15)
         self._process = None
 
     def open_gate(self, name: str) -> None:
@@ -148,13 +148,12 @@ class OrdersServer:
         if self._process is not None:
             self._process.send_signal(how)
             try:
-                self._process.wait(timeout=15)
+                ended(self._process, 15)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait(timeout=15)
+                ended(self._process, 15)
                 raise
             finally:
-                self._process.stdout.close()
                 self._process = None
 
     # ---- what the service saw

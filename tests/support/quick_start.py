@@ -33,7 +33,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-IMPORTED: Final = ("wsrm_mq.node.node", "wsrm_mq.wsgi", "wsrm_mq.asgi", "wsrm_mq.server", "uvicorn")
+SERVERS: Final = ("spyne.server.wsgi", "spyne.protocol.soap", "waitress", "uvicorn", "tests.servers.fronts")
+IMPORTED: Final = ("wsrm_mq.node.node", "wsrm_mq.wsgi", "wsrm_mq.asgi", "wsrm_mq.server", *SERVERS)
 """Beside the commands of ``wsrm-mq``."""
 READ_AT_START: Final = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_")
 """The beginnings of the variables that a process reads when it begins, and not again."""

@@ -1,17 +1,15 @@
-"""Queue servers for tests: this program imports the server once, and forks a process for each that is asked for.
+"""A queue server for tests, on loopback.
 
-A line of its input is ``["begin", STORE, PORT]``, whose answer is the number of a process that serves the store there,
-on loopback; without a store it is a ``Shelf``. It ends, with all of them, when its input does.
+    python -m tests.servers.queues --port PORT [--store STORE]
+
+Without a store it is a ``Shelf``.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import json
 import os
-import signal
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,32 +57,13 @@ class Shelf:
         return application
 
 
-def serve(store: str | None, port: int) -> None:
-    application = Shelf() if store is None else queue_application(store)
-    config = uvicorn.Config(
-        application, host="127.0.0.1", port=port, log_level="error", access_log=False, loop="asyncio", lifespan="auto"
-    )
-    asyncio.run(uvicorn.Server(config).serve())
-
-
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    children = []
-    for line in sys.stdin:
-        _begin, store, port = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.close(0)
-            try:
-                serve(store, port)
-            finally:
-                os._exit(0)
-        children.append(child)
-        print(child, flush=True)
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store")
+    parser.add_argument("--port", type=int, required=True)
+    options = parser.parse_args()
+    application = Shelf() if options.store is None else queue_application(options.store)
+    uvicorn.run(application, port=options.port, log_level="error", access_log=False, loop="asyncio")
 
 
 if __name__ == "__main__":
