@@ -23,7 +23,7 @@ from wsrm_mq.server.acts import Settle
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
 from wsrm_mq.server.http.call import Call
-from wsrm_mq.server.http.messages import Recorded, told
+from wsrm_mq.server.http.messages import Place, Recorded, told
 from wsrm_mq.server.http.operation import Operation
 from wsrm_mq.server.http.putting import Wait, declare_missing
 from wsrm_mq.server.sessions import Session
@@ -272,15 +272,12 @@ class ClearedAnswer(Struct):
     skipped: int
 
 
-Position = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-
 class OneOf(Struct, forbid_unknown_fields=True):
     """A message, by its ``position`` or by its ``message_id``; or several, by their ``positions``."""
 
-    position: Position | None = None
+    position: Place | None = None
     message_id: str | None = None
-    positions: Annotated[list[Position], Meta(max_length=MOST)] | None = None
+    positions: Annotated[list[Place], Meta(max_length=MOST)] | None = None
 
 
 class SettledOne(Struct):

@@ -20,14 +20,12 @@ from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
 from wsrm_mq.server.http.call import Call
 from wsrm_mq.server.http.consuming import ClearedAnswer, Named, cleared, journal_named
-from wsrm_mq.server.http.messages import MESSAGE, Recorded, options_of, said, told
+from wsrm_mq.server.http.messages import MESSAGE, Place, Recorded, options_of, said, told
 from wsrm_mq.server.http.operation import Operation
 from wsrm_mq.server.http.putting import Position, is_seen, put_with_room
 
 MOST: Final = 1_000
 """The most messages that are looked at by one request."""
-Place = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-"""A position."""
 
 
 class Page(Struct, forbid_unknown_fields=True):

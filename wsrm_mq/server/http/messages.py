@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node.message import Message
@@ -17,6 +17,8 @@ from wsrm_mq.server.acts import PutOne, Settle
 
 MESSAGE: Final = "message"
 SETTLEMENT: Final = "settlement"
+Place = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A position, as it is asked for."""
 
 
 class Said(Struct, forbid_unknown_fields=True, kw_only=True):
