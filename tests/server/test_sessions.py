@@ -56,7 +56,10 @@ def test_a_session_leases_and_settles(node: Node) -> None:
         )
         assert answers == [Settlement.SETTLED] * 6
         assert session.leased == 1
-        assert await session.settle(acts("ack", found[0])) == [Settlement.LOST]
+        assert await session.settle(acts("ack", *found[:3])) == [
+            *[Settlement.ALREADY_SETTLED] * 2,
+            Settlement.LOST,
+        ]
         stats = node.stats("orders")
         assert (stats.ready, stats.leased, stats.dead) == (2, 1, 1)
         (letter,) = node.dead("orders").peek()

@@ -42,6 +42,7 @@ from wsrm_mq.store.transaction import Transaction as Unit
 
 WATCH_SECONDS: Final = 0.1
 """Between two looks for sessions that were silent for too long."""
+REMEMBERED: Final = 10_000
 LATE_SECONDS: Final = 60.0
 """A lease that has ended is forgotten so much later: the clock of the store is another one."""
 SHARED_SECONDS: Final = 60.0
@@ -77,6 +78,9 @@ class Session:
         self._busy = 0
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._had: dict[int, Had] = {}
+        self._through: dict[tuple[int, int], None] = {}
+        """Position and lease of what it has settled, the last ``REMEMBERED``: a request whose answer was lost comes
+        again."""
         self._subscriptions: dict[int, Subscription] = {}
         self._received_from: set[str] = set()
         self.clients: set[str] = set()
@@ -293,7 +297,10 @@ class Session:
         """Settle what it has leased, in the order given and in one commit for each store that has some of it; answers
         what became of each. What it has not, or no longer, is ``LOST``."""
         self._check()
-        answers = [Settlement.LOST] * len(asked)
+        answers = [
+            Settlement.ALREADY_SETTLED if (one.position, one.lease) in self._through else Settlement.LOST
+            for one in asked
+        ]
         homes: dict[Opened, list[int]] = {}
         had = [self._of(one) for one in asked]
         for index, one in enumerate(had):
@@ -308,7 +315,7 @@ class Session:
                 answers[index] = answer
         for act, one, answer in zip(asked, had, answers, strict=True):
             if one is not None and answer is not Settlement.OUT_OF_ORDER:
-                self._settled(act, one, is_lost=answer is Settlement.LOST)
+                self._settled(act, one, answer)
         return answers
 
     async def give_back(self, messages: Sequence[Message]) -> None:
@@ -325,14 +332,18 @@ class Session:
         one = self._had.get(act.position)
         return one if one is not None and one.message.lease.fence == act.lease else None
 
-    def _settled(self, act: Settle, one: Had, *, is_lost: bool) -> None:
-        if act.action == "renew" and not is_lost:
+    def _settled(self, act: Settle, one: Had, answer: Settlement) -> None:
+        if act.action == "renew" and answer is not Settlement.LOST:
             one.lasts = one.lasts if act.seconds is None else act.seconds
             one.until = None if one.lasts is None else self._sessions.clock() + one.lasts
             if one.subscription is not None:
                 one.subscription.renewed([one.message], act.seconds)
             return
         self._dropped(one)
+        if answer is Settlement.SETTLED and act.action not in RETURNS:
+            self._through[act.position, act.lease] = None
+            if len(self._through) > REMEMBERED:
+                del self._through[next(iter(self._through))]
         if one.subscription is not None:
             one.subscription.gone([one.message], is_returned=act.action in RETURNS)
 

@@ -46,7 +46,7 @@ def test_a_message_is_put_leased_and_settled(http: Http) -> None:
     assert (told["position"], told["type"], told["properties"]) == (put.json()["position"], "T", {"n": "ü"})
     assert session("POST", queue("a/b", "/leases")).status == 204
     assert session("POST", "/settlements", settled([told])).json() == {"settlements": ["settled"]}
-    assert session("POST", "/settlements", settled([told])).json() == {"settlements": ["lost"]}
+    assert session("POST", "/settlements", settled([told])).json() == {"settlements": ["already_settled"]}
     stats = http("GET", queue("a/b")).json()
     assert (stats["ready"], stats["leased"], stats["messages"]) == (0, 0, 0)
     assert session("GET", "/session").json()["leased"] == 0
