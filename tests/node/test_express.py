@@ -160,6 +160,7 @@ def test_what_bounds_a_queue_bounds_its_express_messages(node: Node) -> None:
     assert node.put("ticks", "3") > 0
 
 
+@pytest.mark.local("over the network a transaction is one request, which is judged at its end")
 def test_a_transaction_is_of_express_messages_or_of_others(node: Node) -> None:
     node.declare("ticks", durability="express")
     node.begin()

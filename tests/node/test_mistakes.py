@@ -147,11 +147,17 @@ def test_what_is_no_topic_no_client_or_no_subscription_is_refused(node: Node, te
             lambda: node.subscribe("orders", client=text),
             lambda: node.subscribe(topic="a/b", name="name", client=text),
             lambda: node.unsubscribe("name", client=text),
-            lambda: node.receive("orders", consumer=text),
         ]
     for act in acts:
         with pytest.raises(ConfigurationError):
             act()
+
+
+@pytest.mark.local("a session is the consumer of all that it receives")
+@pytest.mark.parametrize("text", NO_TEXTS, ids=repr)
+def test_what_is_no_consumer_is_refused(node: Node, text: Anything) -> None:
+    with pytest.raises(ConfigurationError):
+        node.receive("orders", consumer=text)
 
 
 def test_what_is_not_there_says_how_it_is_made(node: Node) -> None:

@@ -501,6 +501,7 @@ def test_a_dead_letter_tells_why_it_was_given_up_and_not_what_it_waited_for(node
     assert [one.reason for one in node.dead("orders").peek()] == ["rejected"]
 
 
+@pytest.mark.local("the end of a process is seen at once; a session ends when it was silent for its time")
 def test_a_queue_that_one_reads_alone_is_free_when_its_process_is_killed(node: Node, program: Program) -> None:
     node.declare("orders", access="exclusive")
     node.put_many("orders", range(2))

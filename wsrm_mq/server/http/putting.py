@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
-from wsrm_mq.errors import ConfigurationError, QuotaExceeded, UnknownQueue, WSRMError
+from wsrm_mq.errors import ConfigurationError, QueueChanged, QuotaExceeded, UnknownQueue, WSRMError
 from wsrm_mq.node import Node
 from wsrm_mq.node.async_node import wakeup
 from wsrm_mq.node.producing import BLOCKED_SECONDS
@@ -241,7 +241,9 @@ async def declare_missing(call: Call, queues: Sequence[str]) -> bool:
 
 
 async def _soon(node: Node, act: PutOne) -> int:
-    return await asyncio.wrap_future(node.put(act.queue or "", act.body, wait=False, **act.options))
+    while True:
+        with suppress(QueueChanged):  # its durability: it is read anew
+            return await asyncio.wrap_future(node.put(act.queue or "", act.body, wait=False, **act.options))
 
 
 def _together(node: Node, acts: Sequence[PutOne]) -> list[int]:
