@@ -107,12 +107,16 @@ async def put_each(call: Call) -> Response:
     results = list(await asyncio.gather(*(_one(call, part) for part in parts)))
     lacking = [at for at, one in enumerate(results) if isinstance(one, UnknownQueue)]
     if lacking:
+        refused: dict[str, WSRMError] = {}
         for name in dict.fromkeys(_queues(put_of(parts[at]) for at in lacking)):
-            with suppress(WSRMError):  # the result tells it
+            try:
                 await declare_missing(call, [name])
+            except WSRMError as error:
+                refused[name] = error
         again = await asyncio.gather(*(_one(call, parts[at]) for at in lacking))  # in their order too
         for at, one in zip(lacking, again, strict=True):
-            results[at] = one
+            why = (refused[name] for name in _queues([put_of(parts[at])]) if name in refused)
+            results[at] = next(why, one)
     problems = ({"problem": encoded(problem_of(one))} if isinstance(one, WSRMError) else one for one in results)
     return as_json(Results(list(problems)))
 
@@ -232,7 +236,7 @@ async def put_with_room(call: Call, queues: Sequence[str], timeout: float, act: 
 
 async def declare_missing(call: Call, queues: Sequence[str]) -> bool:
     """Declare those of these queues that are not there, where the principal may; answers whether it may any."""
-    mine = [name for name in dict.fromkeys(queues) if "#" not in name and call.principal.may("admin", name)]
+    mine = [name for name in dict.fromkeys(queues) if call.principal.may("admin", name)]
     known = set(await asyncio.to_thread(call.node.keys)) if mine else set()
     for name in mine:
         if name not in known:
