@@ -63,6 +63,7 @@ def begun(program: Program) -> subprocess.Popen[str]:
     return one
 
 
+@pytest.mark.local("either process may get what lies behind")
 def test_what_lies_behind_waits_until_subscriptions_of_all_processes_have_the_barrier(
     node: Node, program: Program
 ) -> None:

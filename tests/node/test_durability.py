@@ -97,6 +97,7 @@ def test_relaxed_messages_survive_the_death_of_their_process(node: Node, program
     assert [message.body for message in node.receive("orders", 200)] == [str(n).encode() for n in range(100)]
 
 
+@pytest.mark.local("a server puts again by itself")
 def test_a_queue_that_is_declared_otherwise_by_another_node_is_put_to_as_it_says_now(
     node: Node, connect: Connect
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_group_goes_on_when_the_message_that_stops_it_is_purged(node: Node) ->
     assert numbers(node.receive("orders", ALL)) == [2, 3]
 
 
+@pytest.mark.local("runs a verb of the store")
 @pytest.mark.parametrize("on_poison", ["skip", "block"])
 def test_a_group_whose_queue_keeps_no_dead_letters_has_what_failed_for_good_discarded(
     node: Node, on_poison: str, rows: Rows

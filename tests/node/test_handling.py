@@ -211,6 +211,7 @@ def test_a_function_whose_queue_is_deleted_is_told_to_be_called_no_longer(
     assert "orders" in told.message
 
 
+@pytest.mark.local("over the network a client is listed as long as it subscribes")
 def test_an_error_of_our_own_ends_a_consumer_closes_its_subscription_and_gives_back_what_it_had(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

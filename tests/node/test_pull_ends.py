@@ -84,6 +84,7 @@ def has_ended(endpoint: Endpoint) -> bool:
     return bool(endpoint.saying("TerminateSequence"))
 
 
+@pytest.mark.local("the service runs in the same process")
 @pytest.mark.parametrize("consumed_before_the_end", [0, 1, 2])
 def test_the_offered_sequence_ends_when_all_is_consumed_and_the_source_has_ended_its_own(
     service: InProcess, node: Node, endpoint: Endpoint, consumed_before_the_end: int
@@ -102,6 +103,7 @@ def test_the_offered_sequence_ends_when_all_is_consumed_and_the_source_has_ended
     assert_ended(endpoint, offered)
 
 
+@pytest.mark.local("the service runs in the same process")
 def test_the_last_message_may_be_given_up_by_its_consumer(service: InProcess, node: Node, endpoint: Endpoint) -> None:
     identifier, offered = offering(service, endpoint)
     service.put(identifier, 2)
@@ -111,6 +113,7 @@ def test_the_last_message_may_be_given_up_by_its_consumer(service: InProcess, no
     assert_ended(endpoint, offered)
 
 
+@pytest.mark.local("the service runs in the same process")
 def test_a_consumer_that_dies_before_it_has_acknowledged_delays_the_end_and_no_more(
     service: InProcess, node: Node, endpoint: Endpoint, program: Callable[[str], subprocess.Popen[str]]
 ) -> None:
@@ -128,6 +131,7 @@ def test_a_consumer_that_dies_before_it_has_acknowledged_delays_the_end_and_no_m
     assert_ended(endpoint, offered)
 
 
+@pytest.mark.local("the service runs in the same process")
 def test_a_consumer_that_dies_with_the_last_acknowledgement_leaves_the_end_to_the_service(
     service: InProcess, endpoint: Endpoint, program: Callable[[str], subprocess.Popen[str]]
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_consumer_that_dies_with_the_last_acknowledgement_leaves_the_end_to_th
     assert_ended(endpoint, offered)
 
 
+@pytest.mark.local("the service runs in the same process")
 @pytest.mark.parametrize("ends", ["close", "terminate"])
 def test_an_end_is_answered_at_once_while_consumers_are_at_work(service: InProcess, node: Node, ends: str) -> None:
     identifier = service.create()

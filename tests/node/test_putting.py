@@ -49,6 +49,7 @@ def test_the_first_put_makes_the_queue_and_positions_rise(node: Node) -> None:
     assert node.keys() == ["orders"]
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_a_node_that_makes_no_queues_says_how_to_declare_one(connect: Connect) -> None:
     with pytest.raises(UnknownQueue, match=r"node.declare\('orders'\)"):
         connect(auto_create=False).put("orders", b"one")

@@ -11,6 +11,7 @@ from wsrm_mq.errors import ConfigurationError, QuotaExceeded
 from wsrm_mq.node import Node
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_what_all_queues_have_together_is_bounded_and_nothing_of_what_is_refused_is_stored(
     node: Node, connect: Connect
 ) -> None:
@@ -29,6 +30,7 @@ def test_what_all_queues_have_together_is_bounded_and_nothing_of_what_is_refused
     bounded.put("orders", b"there is room")
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_bytes_are_bounded_too_and_a_journal_does_not_count(node: Node, connect: Connect) -> None:
     bounded = connect(max_bytes=10)
     bounded.declare("orders", journal=True)
@@ -40,6 +42,7 @@ def test_bytes_are_bounded_too_and_a_journal_does_not_count(node: Node, connect:
     assert len(node.journal("orders").peek()) == 2
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_a_producer_waits_where_its_queue_says_so(node: Node, connect: Connect) -> None:
     bounded = connect(max_messages=1)
     bounded.declare("orders", overflow="block")
@@ -51,6 +54,7 @@ def test_a_producer_waits_where_its_queue_says_so(node: Node, connect: Connect) 
     assert [one.body for one in node.receive("orders")] == [b"2"]
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_a_quota_that_is_none_is_refused(connect: Connect) -> None:
     with pytest.raises(ConfigurationError, match="`max_messages` of a node is 0"):
         connect(max_messages=0)

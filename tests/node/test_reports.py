@@ -89,6 +89,7 @@ def test_a_report_comes_when_a_message_is_stored_and_when_it_is_received_or_give
     assert reports(node) == []  # none is about a report
 
 
+@pytest.mark.local("asks the doorbell of the node itself")
 @pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
 def test_who_waits_for_a_report_is_woken_by_it(connect: Connect, node: Node, delivery: str) -> None:
     waits = connect("waits")
@@ -160,6 +161,7 @@ def test_a_queue_of_reports_that_is_full_or_gone_harms_no_message_and_is_told(no
     assert node.stats("orders").messages == 0
 
 
+@pytest.mark.local("an option of a store that is opened here")
 def test_wishes_that_cannot_be_met_are_refused(node: Node, connect: Connect) -> None:
     with pytest.raises(ConfigurationError, match=r"`report` is 'seen'; it names some of reached, received"):
         node.put("orders", b"", report_to="answers", report="seen")

@@ -302,6 +302,7 @@ def test_a_queue_that_is_deleted_is_bound_to_nothing(node: Node) -> None:
     assert node.publish("db/add", 1).queues == ()
 
 
+@pytest.mark.local("over the network a name is of its client alone")
 def test_what_cannot_be_is_refused(node: Node, rows: Rows) -> None:
     node.declare("orders")
     with pytest.raises(NotAllowed, match="Choose another name"):
@@ -370,6 +371,7 @@ def test_three_queues_get_each_message_once_though_the_publisher_is_killed(
     assert len(got[0]) >= 50
 
 
+@pytest.mark.local("over the network a client is listed as long as it subscribes")
 def test_a_client_is_listed_with_all_the_queues_of_a_subscription(node: Node) -> None:
     for queue in ("a", "b", "c"):
         node.declare(queue)

@@ -269,15 +269,16 @@ class Subscription:
     def close(self, *, by: str = "its `close`") -> None:
         """Send the acknowledgements that wait; give back, uncounted, what was not acknowledged. ``by``: what is told of
         it to those who wait."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._node.forget(self.flow)
         self.flow.finish(f"{by} in the thread {threading.current_thread().name}")
         acknowledged, left = self.flow.end()
         for one in self._beside:
             with suppress(KeeperGone):
                 one.close(by=by)
-        if not self._is_closed:
-            self._is_closed = True
-            self._node.end(self.flow, acknowledged, left)
+        self._node.end(self.flow, acknowledged, left)
 
     # its messages, which are settled by it
 
