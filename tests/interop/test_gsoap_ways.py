@@ -273,10 +273,11 @@ def test_one_acknowledgement_of_several_messages_comes_to_the_address_by_itself(
 
         talk.create()
         talk.source.steps("send 1", "send 2", "send 3")
-        assert talk.until(lambda step: not step.pending and bool(told())).pending == []
+        last = b'Upper="3"'
+        assert talk.until(lambda step: not step.pending and any(last in one for one in told())).pending == []
         said = told()
         assert 1 <= len(said) <= 3
-        assert b'Upper="3"' in said[-1]
+        assert last in said[-1]
 
 
 @each_addressing

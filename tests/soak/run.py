@@ -114,9 +114,11 @@ def soak(
         faults = Faults(fleet, f"{seed} faults", is_made_to_fail, len(RETRY))
         owned, is_quiet = Owned(fleet), threading.Event()
         looking = in_background(lambda: owned.keep_looking(is_quiet.is_set))
-        disturb(faults, time.monotonic() + seconds)
+        try:
+            disturb(faults, time.monotonic() + seconds)
+        finally:
+            over.set()
         fleet.set_clock(0)
-        over.set()
         faults.until_quiet(lambda: not any(thread.is_alive() for thread in threads))
         is_quiet.set()
         looking.join()

@@ -39,6 +39,7 @@ def test_twenty_seconds_of_clients_and_faults_lose_repeat_and_swap_nothing(short
     assert short.kills > 0
 
 
+@pytest.mark.timed
 @pytest.mark.timeout(400)
 @pytest.mark.invariant("I4", "I6", "I7", "I11")
 def test_programs_that_are_killed_beside_a_service_take_each_message_in_order_and_keep_none(tmp_path: Path) -> None:

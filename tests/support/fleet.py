@@ -117,7 +117,7 @@ class _Process:
         self._orphaned.append(self._process.pid)
         self._process = None
 
-    def wait(self, seconds: float = 40) -> None:
+    def wait(self, seconds: float = 60) -> None:
         """Wait until all of it has ended."""
         assert self._process is not None
         self._process.wait(seconds)
