@@ -23,13 +23,13 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline test slow quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
 	@echo "make pipeline       three nodes, and every job of Spark over their stores; JSON=1 MESSAGES= OUT=;"
 	@echo "                    about two minutes; installs PySpark first (500 MB), needs Java"
-	@echo "make test           the test suite; ARGS=--long adds the tests that take minutes"
+	@echo "make test           the test suite; ARGS=--long adds what is slow"
 	@echo "make quick          while you change something: the tests of one room, most in less than a minute; ROOM=events"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT=;"
@@ -102,6 +102,11 @@ pipeline: $(PIPELINE_STAMP)
 test: $(STAMP)
 	@echo "Running the test suite on $(WORKERS) workers: some eight minutes on two cores. make quick takes less than one."
 	@$(BIN)/python -m tests.run --workers $(WORKERS) $(ARGS)
+
+# Which tests are slow: `make test` leaves them to --long where others show the same rows.
+slow: $(STAMP)
+	@$(BIN)/python -m tests.run --workers $(WORKERS) --long --durations=0 --durations-min=0.5 $(ARGS) | tee build/slow.log
+	@$(BIN)/python -m tests.slow < build/slow.log
 
 # ROOM=: a module or directory of wsrm_mq, whose tests have its name.
 ROOM ?= sequence

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import slow
 from tests.servers.fronts import FRONTS
 from tests.support import examples, orders_server
 from tests.support.in_process import Application, InProcess
@@ -126,6 +127,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }
     absent = [marker for marker, is_kept in kept.items() if not is_kept]
     left_out = {item for item in items if any(map(item.get_closest_marker, absent))}
+    if not are_long_run and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        left_out |= slow.left_out(item for item in items if item not in left_out)
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
