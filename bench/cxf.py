@@ -14,8 +14,8 @@ from bench.asking import create_sequence
 from bench.load import in_order
 from bench.process import THIS_TREE
 from bench.sides import Amount, Side, sent, unless_too_busy
-from tests.deploy.page import free_port
 from tests.interop.java_client import build
+from tests.support.programs import free_port
 
 __all__ = ["CxfServer", "running", "versions"]
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bench.dying import die_with_parent
 from bench.queue_rivals import Leased, Server, System
-from tests.deploy.page import free_port
+from tests.support.programs import free_port
 
 __all__ = ["BROKERS", "absent"]
 

@@ -23,6 +23,7 @@ pytest.importorskip("uvicorn", reason="the server of these tests needs uvicorn: 
 
 from tests.node.conftest import connect, connect_async, node, path, program, rows
 from tests.servers.queues import TOKEN, grant_all
+from tests.support.programs import free_port
 from wsrm_mq.node.node import Node
 
 __all__ = ["connect", "connect_async", "node", "path", "program", "rows"]
@@ -38,9 +39,7 @@ class Server:
     def __init__(self, store: Path | None) -> None:
         self._options = [] if store is None else ["--store", str(store)]
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
 
     @property

@@ -27,6 +27,7 @@ import pytest
 from tests.support.fleet import group_lives
 from tests.support.orders_server import within
 from tests.support.pages import Shell, Typed, session
+from tests.support.programs import free_port
 from tests.support.stored import Stored
 from wsrm_mq.store.sqlite import schema
 
@@ -64,12 +65,6 @@ http {{
     include {directory}/wsrm.conf;
 }}
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def _words(command: str) -> list[str]:

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import pytest
 
-from tests.deploy.page import HOWTO, free_port
+from tests.deploy.page import HOWTO
 from tests.support.orders_server import within
 from tests.support.pages import ROOT
+from tests.support.programs import free_port
 from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.serve import DRAIN_SECONDS
 from wsrm_mq.testing import EnvelopeFactory, HTTPWire, Operation, RMSender, SOAPVersion

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.page import free_port
 from tests.support.orders_server import within
+from tests.support.programs import free_port
 from tests.support.proxy import Broken, EverySecond, EverySecondAnswer, Proxy
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import RM_VERSIONS, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion

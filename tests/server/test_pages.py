@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.page import HOWTO, Page, free_port
+from tests.deploy.page import HOWTO, Page
 from tests.support.pages import Shell, blocks, session
+from tests.support.programs import free_port
 
 
 @pytest.mark.skipif(shutil.which("curl") is None or shutil.which("openssl") is None, reason="needs curl and openssl")

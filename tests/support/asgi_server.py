@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.orders_server import within
-from tests.support.programs import ROOT
+from tests.support.programs import ROOT, free_port
 from wsrm_mq.testing import HTTPAnswer, HTTPWire
 
 from .stored import Stored
@@ -43,7 +41,7 @@ class ASGIServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        port = _free_port()
+        port = free_port()
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 [*self._command, "--port", str(port), *more],
@@ -99,14 +97,3 @@ class ASGIServer:
 
     def effects_soon(self, sequence: str, wanted: list[int], seconds: float = 30) -> list[int]:
         return within(seconds, lambda: self.effects(sequence), lambda seen: seen == wanted)
-
-
-def _free_port() -> int:
-    """One that the system gives to no client: a look whether a server listens there must not reach itself."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,3 +28,12 @@ def ended(process: subprocess.Popen[str], timeout: float) -> int:
     assert process.stdout is not None
     process.stdout.close()
     return status
+
+
+def free_port() -> int:
+    """A port of loopback that nothing listens on. It lies below those that the system gives to connections: one of them
+    would have it before the server that it is meant for."""
+    while True:
+        port = 15_000 + secrets.randbelow(17_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
