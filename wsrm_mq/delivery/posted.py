@@ -23,6 +23,9 @@ from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.versions import SOAPVersion
 
 _SUCCESS: Final = range(200, 300)
+_REDIRECTION: Final = range(300, 400)
+_LOCATION: Final = 300
+"""Characters of a redirect's address that are told."""
 _ENVELOPES: Final = frozenset(("text/xml", *(soap.media_type for soap in SOAPVersion), "multipart/related"))
 _LIMITS: Final = Limits()
 
@@ -94,8 +97,16 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
     if fault is not None:
         why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
         return Posted(why, fault.code, said, unreadable, reply=reply, relates_to=relates_to)
-    failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}"
+    failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}{_elsewhere(answer)}"
     return Posted(failure, None, said, unreadable, reply=reply, relates_to=relates_to)
+
+
+def _elsewhere(answer: Answered) -> str:
+    """The address that a redirect names, and what to do: following it is for people to decide (H-023)."""
+    location = next((value for name, value in answer.headers if name.lower() == "location"), None)
+    if answer.status not in _REDIRECTION or location is None:
+        return ""
+    return f", which leads to {location[:_LOCATION]}: no redirect is followed; if that is right, send to it"
 
 
 def _expanded(answer: Answered) -> bytes:

@@ -20,6 +20,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.requests import close, close_element, go_on, refused, seal
 from wsrm_mq.queue.sending import Sent, send
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
+from wsrm_mq.sequence.faults import WSRMRequired
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import channels, entries
@@ -37,6 +38,7 @@ _CREATES: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.va
 _TEMPORARY: Final = frozenset(("Server", "Receiver"))
 _NOT_UNDERSTOOD: Final = frozenset(("MustUnderstand", "VersionMismatch"))
 _UNSPECIFIED: Final = tuple(f"{namespace}/unspecified" for namespace in ADDRESSING_VERSIONS)
+_NOT_SEEN: Final = "it has seen no Sequence in the request, so it may speak another version: see rm"
 _GONE: Final = frozenset(("UnknownSequence", "SequenceTerminated", "SequenceClosed"))
 
 
@@ -47,6 +49,8 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
         return answer
     terms, expected = about.value.terms, _RESPONSES.get(delivery.action or "")
     said, fault = answer.said, None if answer.said is None else answer.said.fault
+    if fault is not None and fault.code == WSRMRequired.subcode:
+        answer = answer._replace(failure=f"{answer.failure} ({fault.code}: {_NOT_SEEN})")
     if delivery.action in _CREATES and answer.code is not None and answer.code.partition(".")[0] not in _TEMPORARY:
         return answer._replace(failure=None, said=Said(terms.rm, refusal=answer.failure))
     if answer.failure is None and expected is not None and not isinstance(said and said.response, expected):

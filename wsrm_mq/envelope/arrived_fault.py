@@ -21,6 +21,8 @@ from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
 
 _CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
 """(parent, element), by local name."""
+_SPELLINGS: Final = {"WsrmRequired": "WSRMRequired"}
+"""The codes that WCF spells in its own way (F-020)."""
 _FAULTS: Final = frozenset(("SequenceFault", "Fault"))
 
 
@@ -71,6 +73,6 @@ class _ArrivedFault(FaultPass):
         namespace, local = split_name(self.path[-1])
         if self.code is None and tuple(path[-2:]) in _CODE_PLACES:
             declared, _prefix, code = self.said_name
-            self.code = (declared, code) if declared in RM_OF_NAMESPACE else None
+            self.code = (declared, _SPELLINGS.get(code, code)) if declared in RM_OF_NAMESPACE else None
         elif self.identifier is None and local == "Identifier" and namespace in RM_VERSIONS:
             self.identifier = self.said if _FAULTS.intersection(path) else None

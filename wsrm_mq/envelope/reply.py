@@ -23,6 +23,8 @@ _LIMITS: Final = Limits()
 _TAG: Final = re.compile(r"<[^>]*>")
 _BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body\b")
 _PIECE: Final = 16 * 1024
+_HEAD: Final = 1024 * 1024
+"""Bytes in which the code of a fault stands."""
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
 _CODE_PATHS: Final = (["faultcode"], ["Code", "Value"])
 _SUBCODE_PATH: Final = ["Code", "Subcode", "Value"]
@@ -106,7 +108,7 @@ def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
     parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
     fault = _ReplyFault(parser)
     try:
-        for begin in range(offset, len(body), _PIECE):
+        for begin in range(offset, min(len(body), offset + _HEAD), _PIECE):
             parser.Parse(body[begin : begin + _PIECE], False)
     except (_Known, expat.ExpatError, LookupError, ValueError):
         pass
