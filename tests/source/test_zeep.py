@@ -14,7 +14,8 @@ from tests.source.partner import LOST, Partner, Said
 from tests.support.source import OPPOSITES
 from wsrm_mq.errors import ConfigurationError, NotFound, Pending
 from wsrm_mq.source import ReliableClient, RMSource, reliable
-from wsrm_mq.testing import EnvelopeFactory, Reply, RMVersion, SOAPVersion
+from wsrm_mq.testing import EnvelopeFactory, ManualClock, Reply, RMVersion, SOAPVersion
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
 
 WSDL = Path(__file__).parents[2] / "wsdl" / "orders.wsdl"
 NAMESPACE = "urn:example:orders"
@@ -55,7 +56,9 @@ def connect(tmp_path: Path, partner: Partner) -> Iterator[Connect]:
         speak = partner.speak
         versions = {"rm": speak.rm.label, "addressing": speak.addressing.label}
         source = {"post": partner.post}
-        made = ReliableClient(str(WSDL), store=tmp_path / "outbox.db", **{**versions, "source": source, **options})
+        made = ReliableClient(
+            **{"wsdl": str(WSDL), "store": tmp_path / "outbox.db", **versions, "source": source, **options}
+        )
         opened.append(made)
         return made
 
@@ -128,10 +131,83 @@ def test_a_client_that_is_there_already_is_made_reliable(tmp_path: Path, partner
             client.service.echo(text="hello")
 
 
-def test_the_version_is_the_newest_that_the_wsdl_announces() -> None:
-    from wsrm_mq.source.zeep_client import announced
+RMP = {"1.0": "http://schemas.xmlsoap.org/ws/2005/02/rm/policy", "1.1": "http://docs.oasis-open.org/ws-rx/wsrmp/200702"}
+NETRMP = "http://schemas.microsoft.com/ws-rx/wsrmp/200702"
 
-    wsdl = WSDL.read_bytes()
-    assert announced(wsdl) == "1.1"
-    assert announced(wsdl.replace(b"docs.oasis-open.org/ws-rx/wsrmp/200702", b"example")) == "1.0"
-    assert announced(b"<definitions/>") == "1.1"
+
+@pytest.fixture
+def announcing(tmp_path: Path) -> Callable[..., str]:
+    """Makes the WSDL with other policies; without them it is that of one that announces nothing."""
+
+    def make(*alternatives: str) -> str:
+        wsdl = WSDL.read_text(encoding="utf-8")
+        begin, _, rest = wsdl.partition("<wsp:ExactlyOne>")
+        policies = "".join(f"<wsp:All>{one}</wsp:All>" for one in alternatives)
+        made = tmp_path / "announcing.wsdl"
+        made.write_text(f"{begin}<wsp:ExactlyOne>{policies}</wsp:ExactlyOne>{rest.rpartition('</wsp:ExactlyOne>')[2]}")
+        return str(made)
+
+    return make
+
+
+def assertion(version: str, content: str = "", **attributes: str) -> str:
+    said = "".join(f' wsp:{name}="{value}"' for name, value in attributes.items())
+    return f'<r:RMAssertion xmlns:r="{RMP[version]}"{said}>{content}</r:RMAssertion>'
+
+
+def spoken(client: ReliableClient, partner: Partner) -> set[RMVersion | None]:
+    """The versions of what is sent."""
+    with client:
+        client.service.put_order(n=1, text="x")
+        client.service.put_order(n=2, text="x")
+        assert client.source.flush(5)
+    assert len(partner.received) == 3
+    return {received.rm for received in partner.received}
+
+
+@pytest.mark.spec("POL-012", "POL-007")
+def test_one_version_that_the_wsdl_announces_is_spoken_for_a_whole_sequence(
+    connect: Connect, partner: Partner, announcing: Callable[..., str], rm: RMVersion
+) -> None:
+    optional = assertion(rm.label, Optional="true")
+    both = (assertion("1.0"), optional) if rm.label == "1.1" else (optional,)
+    assert spoken(connect(wsdl=announcing(*both), rm=None), partner) == {rm}
+
+
+@pytest.mark.spec("POL-013")
+@pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
+def test_what_wcf_states_beside_the_nested_policy_does_no_harm(
+    connect: Connect, partner: Partner, announcing: Callable[..., str]
+) -> None:
+    beside = "".join(
+        f'<n:{name} xmlns:n="{NETRMP}" Milliseconds="200"/>'
+        for name in ("InactivityTimeout", "AcknowledgementInterval")
+    )
+    wsdl = announcing(assertion("1.1", f"<wsp:Policy/>{beside}"))
+    assert spoken(connect(wsdl=wsdl, rm=None), partner) == {WSRM_1_1}
+
+
+@pytest.mark.spec("POL-002")
+@pytest.mark.parametrize("rm", [WSRM_1_0], ids=["rm1.0"])
+def test_what_is_not_acknowledged_is_sent_again_when_the_wsdl_says(
+    connect: Connect, partner: Partner, announcing: Callable[..., str]
+) -> None:
+    partner.says = lambda received: partner.answered(202) if received.sequence is not None else None
+    timing = '<r:BaseRetransmissionInterval Milliseconds="{}"/><r:ExponentialBackoff/>'
+    timing += '<r:AcknowledgementInterval Milliseconds="20000"/>'
+    clock = ManualClock()
+    wsdl = announcing(assertion("1.0", timing.format(5_000)))
+    with connect(wsdl=wsdl, rm=None, source={"post": partner.post, "clock": clock}) as client:
+        client.service.put_order(n=1, text="x")
+        store = client.source._engine.store
+
+        def waits(sendings: int) -> int | None:
+            """Milliseconds until the next sending, once there were so many."""
+            with store.reader() as db:
+                (until,) = db.execute("SELECT max(retry_at) FROM lane WHERE owner IS NULL").fetchone()
+            return None if until is None or len(partner.places) != sendings else until - clock()
+
+        assert partner.within(lambda: waits(1) == 20_000)
+        clock.advance(20_000)
+        client.source._engine.watch.nudge()
+        assert partner.within(lambda: waits(2) == 40_000)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lxml import etree
 
-from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, wsdl_name
+from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, parsed, wsdl_name
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSRM_1_0, WSRM_1_1, RMVersion
 
 _WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
 """WS-Policy 1.2, which clients of 2005 know, and those of today too."""
@@ -32,6 +32,8 @@ _ASSURANCES: Final = {
     DeliveryAssurance.AT_LEAST_ONCE: "AtLeastOnce",
     DeliveryAssurance.AT_MOST_ONCE: "AtMostOnce",
 }
+_DIGITS: Final = 8
+"""A time of so many digits is hours, so it is not one that was meant."""
 _ID: Final = "ReliableMessaging"
 _NAMES: Final = (f"{{{_WSU}}}Id", "{http://www.w3.org/XML/1998/namespace}id")
 """Attributes that name an element for a reference (WS-Policy 1.5, 4.2)."""
@@ -122,3 +124,37 @@ def _of_1_0(announcement: Announcement) -> Iterator[Any]:
 
 def _milliseconds(prefix: str, namespace: str, inactivity: int) -> Any:
     return etree.Element(f"{{{namespace}}}InactivityTimeout", {"Milliseconds": str(inactivity)}, {prefix: namespace})
+
+
+class Asserted(NamedTuple):
+    """The RMAssertions of a WSDL: the version to speak, and the timing that 1.0 states with its own. Times in ms;
+    ``None``: none is stated."""
+
+    rm: RMVersion = WSRM_1_1
+    retransmission: int | None = None
+    acknowledgement: int | None = None
+    is_exponential: bool = False
+
+
+def asserted(document: bytes) -> Asserted:
+    """Read the policies of a WSDL. Of alternatives in several versions the newest is taken, whether it is optional or
+    not (POL-007, POL-012); 1.1 where there is none, or no WSDL 1.1."""
+    try:
+        root = parsed(document)
+    except ValueError:
+        return Asserted()
+    found = root.find(f".//{{{_RMP_1_0}}}RMAssertion")
+    if found is None or root.find(f".//{{{_RMP_1_1}}}RMAssertion") is not None:
+        return Asserted()
+    return Asserted(
+        WSRM_1_0,
+        _stated(found, "BaseRetransmissionInterval"),
+        _stated(found, "AcknowledgementInterval"),
+        found.find(f".//{{{_RMP_1_0}}}ExponentialBackoff") is not None,
+    )
+
+
+def _stated(assertion: Any, local: str) -> int | None:
+    element = assertion.find(f".//{{{_RMP_1_0}}}{local}")
+    said = "" if element is None else element.get("Milliseconds", "").strip()
+    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS else None

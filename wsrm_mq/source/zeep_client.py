@@ -17,15 +17,17 @@ from zeep.plugins import Plugin
 from zeep.transports import Transport
 from zeep.wsdl.utils import etree_to_string, get_or_create_header
 
+from wsrm_mq.envelope.policy import Asserted, asserted
 from wsrm_mq.errors import ConfigurationError, NotFound
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source.source import Reply, RMSource, Sent
 from wsrm_mq.versions import ADDRESSING_VERSIONS
 
 _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
 """What the plug-in tells the transport, among the headers of HTTP; it is not sent."""
 _STAMPED: Final = ("Action", "MessageID", "To", "ReplyTo", "FaultTo", "From")
-_RMP_1_0: Final = b"http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
-_RMP_1_1: Final = b"http://docs.oasis-open.org/ws-rx/wsrmp/200702"
+_OWN_WAITS: Final = 5
+"""The first waits between sendings, which a WSDL may state; those behind them are the usual ones."""
 _later: ContextVar[bool] = ContextVar("later", default=False)
 """Whether this thread's operation is not to wait for its reply."""
 
@@ -171,13 +173,15 @@ class ReliableClient(zeep.Client):
         plugins: list[Any] | None = None,
         **options: Any,
     ) -> None:
-        """``rm`` and ``addressing`` as for ``RMSource``; without ``rm``, the version that the WSDL announces, else 1.1.
+        """``rm`` and ``addressing`` as for ``RMSource``; without ``rm``, the newest that the WSDL announces, else 1.1.
+        When requests are sent again is what that says of timing (1.0 alone can), unless ``source`` has a ``resend``.
         ``timeout``: for so many seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are
         zeep's. WS-Security (``wsse``) is refused: what it signs and encrypts would be stored with its secrets."""
         refuse_security(options.get("wsse"))
         inner = Transport() if transport is None else transport
-        version = rm or announced(inner.load(wsdl))
-        self.source = RMSource(store, rm=version, addressing=addressing, **(source or {}))
+        policy = asserted(inner.load(wsdl))
+        timing = {"resend": resend_of(policy)} if rm in (None, policy.rm.label) else {}
+        self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
         try:
             reliable = ReliableTransport(self.source, inner, timeout)
             egress = [*(plugins or []), ReliablePlugin(self.source)]
@@ -227,6 +231,11 @@ def refuse_security(wsse: object) -> None:
         )
 
 
-def announced(wsdl: bytes) -> str:
-    """The newest version of WS-ReliableMessaging that a WSDL announces by its policy; 1.1 where it announces none."""
-    return "1.0" if _RMP_1_0 in wsdl and _RMP_1_1 not in wsdl else "1.1"
+def resend_of(policy: Asserted) -> Resend:
+    """How to send again to a service of this policy: nothing before it may have acknowledged (POL-002)."""
+    usual = Resend()
+    if policy.retransmission is None and policy.acknowledgement is None:
+        return usual
+    first = max(policy.retransmission or usual.ladder[0], policy.acknowledgement or 0)
+    own = tuple(first << step if policy.is_exponential else first for step in range(_OWN_WAITS))
+    return Resend((*own, *(wait for wait in usual.ladder if wait > own[-1])))
