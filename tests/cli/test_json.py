@@ -15,6 +15,9 @@ from tests.test_docs import COMMANDS as ALL
 from wsrm_mq.node import connect
 from wsrm_mq.testing import EnvelopeFactory
 
+THERE = "http://127.0.0.1:9/rm"
+"""Nothing listens there."""
+REQUEST = '<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body><order/></s:Body></s:Envelope>'
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 ARGUMENTS = {
     "sequence show": ["SEQUENCE"],
@@ -43,6 +46,10 @@ ARGUMENTS = {
     "token revoke": ["shop", "--dry-run"],
     "subscription show": ["shop/thanks"],
     "subscription drop": ["shop/thanks", "--dry-run"],
+    "source show": [THERE],
+    "source explain": [THERE],
+    "source send": ["request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0],
+    **{f"source {act}": [THERE, "--dry-run"] for act in ("hold", "resume", "resend", "close", "terminate")},
     "message explain": [2],
     "journal show": ["jobs"],
     "queue purge": ["jobs", "--dry-run"],
@@ -100,6 +107,7 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
     """A store with something of everything: a sequence that number 2 stopped, a dead letter, a discarded message, a
     plan, a partner."""
     (somewhere / "message.xml").write_bytes(EnvelopeFactory().message("urn:uuid:1", 1))
+    (somewhere / "request.xml").write_text(REQUEST)
     (somewhere / "wsrm-mq.toml").write_text('[partner.acme]\nprincipal = "cn=acme"\n')
     blocked, buried, discarded = service.sequence(1, 2, 4, connection="a:1"), service.sequence(1), service.sequence(1)
     service.deliver(blocked, 1)
@@ -121,6 +129,8 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
         node.subscribe(topic="orders/#", name="thanks", client="shop").close()
         letter = node.put("jobs", b"no good")
         node.settle("jobs", f"position = {letter}", "reject")
+    sent = wsrm("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
+    assert "is stored and waits" in sent.output
     (plan,) = document(wsrm("replay", "list", "--json"))["plans"]
     failure = document(wsrm("failure", "list", "--json"))["failures"][0]
     return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"], "LETTER": str(letter)}

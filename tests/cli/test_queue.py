@@ -241,7 +241,7 @@ def test_a_store_that_only_programs_use_lacks_no_service(orders: Path, wsrm: Wsr
         for place in ("while it is open", "when it is closed"):
             found = wsrm("check", "-w", "disk_free=", "-c", "disk_free=")
             assert found.exit_code == 0, (place, found.stdout)
-            assert "no service: programs put and consume" in wsrm("status").stdout
+            assert "no service: programs put, consume or send" in wsrm("status").stdout
             node.close()
 
 

@@ -33,6 +33,7 @@ AUDIT: Final = Command("audit", "list")
 SUBSCRIPTIONS: Final = Command("subscription", "list")
 SUBSCRIPTION: Final = Command("subscription", "show")
 PLAN: Final = Command("replay", "status")
+REQUESTS: Final = Command("source", "explain")
 
 # to do
 
@@ -44,5 +45,8 @@ ADOPT: Final = Command("store", "adopt", takes_reason=True)
 REHEARSE: Final = Command("store", "rehearse")
 RENAME: Final = Command("store", "application", takes_reason=True, asks=("NEW",))
 DECLARE: Final = Command("queue", "declare")
+RESEND: Final = Command("source", "resend", takes_reason=True)
+RESUME_SOURCE: Final = Command("source", "resume", takes_reason=True)
+TERMINATE_SOURCE: Final = Command("source", "terminate", takes_reason=True)
 DROP: Final = Command("subscription", "drop", takes_reason=True)
 ARCHIVED: Final = Command("archive", "confirm", asks=("MANIFEST",))

@@ -90,7 +90,7 @@ def processes(patient: Patient) -> Report:
         )
         for one in at.unserved
     ]
-    said = "none lives" if at.is_served else "no service: programs put and consume"
+    said = "none lives" if at.is_served else "no service: programs put, consume or send"
     return Report(f"{len(at.instances)} live: {pids}" if pids else said, troubles)
 
 

@@ -254,7 +254,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _processes(at: Overview, unconfirmed: str | None) -> str:
     if not at.is_served:
-        return "no service: programs put and consume"
+        return "no service: programs put, consume or send"
     dead = f", {at.dead_instances} dead and not noticed yet" if at.dead_instances else ""
     text = f"{len(at.instances)} live{dead}"
     return text if at.instances or unconfirmed else f"{text}: start the service"

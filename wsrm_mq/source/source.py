@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
-from wsrm_mq.delivery.requesting import ask, tell_close, tend
+from wsrm_mq.delivery.requesting import ask, tend
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import ConfigurationError, NotFound, Pending
@@ -29,14 +29,14 @@ from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy, Resend
 from wsrm_mq.queue.requests import Destination
 from wsrm_mq.queue.sending import OutgoingMessage
-from wsrm_mq.sequence.elements import EndpointReference, TerminateSequence
+from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.source import acts
 from wsrm_mq.source.persistent import Persistent
 from wsrm_mq.source.stamping import stamped
 from wsrm_mq.store import calls
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.applications import SENDING, source_queue
+from wsrm_mq.store.applications import SENDING
 from wsrm_mq.store.clock import Clock, wall_clock
-from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL
 
@@ -207,7 +207,7 @@ class RMSource:
 
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
             claims: list[Claim] = []
-            for outbound in _open_to(tx, to):
+            for outbound in acts.open_to(tx, to):
                 terms, value = outbound.value.terms, outbound.value
                 if terms.rm.has_last_message and value.last_number is None and value.given and value.is_open:
                     there = EndpointReference(to)
@@ -227,27 +227,12 @@ class RMSource:
         on in another sequence. 1.0 has no such message; there the sequence is given up, and what is not acknowledged
         may arrive twice."""
 
-        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
-            claims: list[Claim] = []
-            for outbound in _open_to(tx, to):
-                if requests.close(tx, outbound) is not None:
-                    claims += tell_close(tx, outbound).claims
-            return 0, tuple(claims)
-
-        self._call(verb)
+        self._call(lambda tx: (0, tuple(acts.close(tx, to))))
         self._engine.watch.look_soon()
 
     def terminate(self, to: str) -> None:
         """End the sequences to ``to`` now. What is not acknowledged is a dead letter."""
-
-        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
-            claims: list[Claim] = []
-            for outbound in _open_to(tx, to):
-                element: TerminateSequence | None = requests.terminate(tx, outbound)
-                claims += () if element is None else tell_end_of_outbound(tx, element).claims
-            return 0, tuple(claims)
-
-        self._call(verb)
+        self._call(lambda tx: (0, tuple(acts.terminate(tx, to))))
         self._engine.watch.look_soon()
 
     def try_now(self) -> None:
@@ -344,13 +329,6 @@ class RMSource:
         """Leave the store; what waits stays there for the next time. Answers whether all posts were over within
         ``timeout`` seconds."""
         return self._engine.close(timeout)
-
-
-def _open_to(tx: Transaction, to: str) -> list[OutboundRecord]:
-    """The sequences of requests to ``to`` that have not ended."""
-    queue = tx.queue_named(source_queue(to))
-    found = [tx.outbound(key) for (key,) in tx.execute(outbounds.REQUESTING).fetchall()]
-    return [one for one in found if one is not None and one.queue == queue]
 
 
 def _never(_delivery: Delivery) -> Outcome:

@@ -269,6 +269,13 @@ MEASURES: Final = {
         unit="s",
         warning="3600",
     ),
+    "requests": Measure(
+        "destinations that have not taken a request of this side for 5 minutes",
+        lambda s: len(findings.requests(s)),
+        findings.requests,
+        warning="0",
+        listing=others.REQUESTS.step(""),
+    ),
     "dead_instances": Measure(
         "processes that died unnoticed", lambda s: s.at.dead_instances, store_findings.dead_instances, warning="0"
     ),

@@ -8,6 +8,7 @@ from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.views import sources
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.queues import Consumed, Lost, told_of
@@ -27,6 +28,23 @@ GROWS_FOR: Final = 60_000
 """A queue whose next message has waited for less, in ms, needs no attention."""
 ABSENT_FOR: Final = 300_000
 """A durable subscription for which a message has waited for less, in ms, needs no attention."""
+
+# requests
+
+
+def requests(sight: Sight) -> list[Fact]:
+    """Destinations whose requests have waited for long."""
+    return [
+        Fact(
+            sources.told_of(one, sight.now, is_sent=sight.at.is_sending),
+            sources.next_steps(one, is_sent=sight.at.is_sending),
+            one.waiting,
+            one.since,
+        )
+        for one in sight.at.requests
+        if sources.is_stuck(one, sight.now)
+    ]
+
 
 # sequences
 

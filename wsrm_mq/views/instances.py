@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, exists, not_, or_, select
 
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import CONSUMES, OUTGOING
+from wsrm_mq.store.applications import CONSUMES, OUTGOING, SOURCE
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
@@ -29,7 +29,14 @@ _CONSUMES: Final = _c.paths.startswith(f'["{CONSUMES}')
 _SERVES: Final = or_(_c.paths.is_(None), and_(not_(_c.paths.startswith(f'["{OUTGOING}')), not_(_CONSUMES)))
 """It neither runs a plan nor consumes queues: that is no service."""
 _NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None), _SERVES).order_by(_c.key))
-_IS_SERVED: Final = compiled(select(or_(exists().where(_SERVES), not_(exists().where(_CONSUMES)))))
+_SENDS: Final = _c.paths.startswith(f'["{SOURCE}')
+_IS_SERVED: Final = compiled(
+    select(
+        or_(
+            exists().where(_SERVES, or_(_c.paths.is_(None), not_(_SENDS))), not_(exists().where(or_(_CONSUMES, _SENDS)))
+        )
+    )
+)
 _NAMED: Final = compiled(_INSTANCES.where(_c.instance == bindparam("name")))
 
 
@@ -45,7 +52,8 @@ def lives(db: Database, one: Instance) -> bool:
 
 
 def is_served(db: Database) -> bool:
-    """Whether the store is a service's. Of one that programs alone have opened, which put and consume, it is not."""
+    """Whether the store is a service's. Of one that programs alone have opened, which put, consume or send requests, it
+    is not."""
     return bool(db.execute(_IS_SERVED).fetchone()[0])
 
 

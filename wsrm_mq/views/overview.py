@@ -25,6 +25,7 @@ from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
+from wsrm_mq.views.sources import Requests, all_requests, is_sending
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 FAULTED_WITHIN: Final = 86_400_000
@@ -107,6 +108,10 @@ class Overview(NamedTuple):
     absent: Sequence[tuple[Subscription, Consumed]] = ()
     """Durable subscriptions that no process consumes, where something waits for them."""
     lost_leases: Sequence[Lost] = ()
+    requests: Sequence[Requests] = ()
+    """The requests that this side sends, by sequence."""
+    is_sending: bool = False
+    """A program that sends them lives."""
     unkept: Sequence[Consumed] = ()
     """Queues of express messages that no process keeps."""
     newest_at: int = 0
@@ -250,6 +255,8 @@ def overview(db: Database, now: int) -> Overview:
         consumed=queues,
         absent=absent(subscriptions(db), queues),
         lost_leases=lost_leases(db, now),
+        requests=all_requests(db),
+        is_sending=is_sending(db),
         unkept=unkept(db, queues),
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,

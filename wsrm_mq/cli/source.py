@@ -1,0 +1,236 @@
+"""``wsrm-mq source``: the requests that programs of this side send reliably, what waits of them, and why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from wsrm_mq.cli.acts import Care, acting, carry_out, will
+from wsrm_mq.cli.columns import Column, end_of, when, word
+from wsrm_mq.cli.explain import show_steps
+from wsrm_mq.cli.output import as_json, fields, prose, result, say, table, write
+from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look
+from wsrm_mq.errors import BadRequest, NotFound, Pending
+from wsrm_mq.views.words import counted, moment
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.port import Database
+    from wsrm_mq.store.transaction import Transaction
+    from wsrm_mq.views.sources import Requests
+
+_TIMES: Final = ("since", "next_at", "on_hold_since")
+_LISTED: Final = 50
+"""So many requests that wait are shown."""
+to_argument: Final = click.argument("to", metavar="URL")
+
+
+@click.group()
+def source() -> None:
+    """See the requests that are sent reliably, and repair what is stuck."""
+
+
+def _found(db: Database, to: str | None) -> list[Requests]:
+    from wsrm_mq.views import sources
+
+    found = sources.all_requests(db, to)
+    if to is not None and not found:
+        raise NotFound(f"No request was sent to {to}: `wsrm-mq source list` has the destinations that there are.")
+    return found
+
+
+@source.command("list")
+@in_store
+def list_(place: Place) -> None:
+    """List the destinations of requests, with what waits for each.
+
+    \b
+    Example: wsrm-mq source list
+    """
+    with one_look(place) as db:
+        found = _found(db, None)
+    if place.is_json:
+        as_json(requests=[_document(one) for one in found])
+        return
+    columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
+    table(
+        (*columns, when("next", rank=1), Column("error", rank=2)),
+        [
+            (*(one.to, one.state, one.sent, one.acknowledged, one.waiting, one.dead, one.since), one.next_at, one.error)
+            for one in found
+        ],
+    )
+
+
+@source.command()
+@in_store
+@to_argument
+def show(place: Place, to: str) -> None:
+    """Show the sequences to a destination, and the requests that wait.
+
+    URL is that of the destination, or the name of a sequence.
+
+    \b
+    Example: wsrm-mq source show https://partner.example/orders
+    """
+    from wsrm_mq.views import sources
+
+    with one_look(place) as db:
+        found = _found(db, to)
+        waiting = {one.key: sources.waiting_of(db, one, _LISTED) for one in found}
+    if place.is_json:
+        told = [{"sequence": one.sequence, **each._asdict()} for one in found for each in waiting[one.key]]
+        as_json(requests=[_document(one) for one in found], waiting=told)
+        return
+    for one in found:
+        times = {name: moment(at) for name in _TIMES if (at := getattr(one, name)) is not None}
+        fields({**_document(one), **times}.items())
+        write("")
+        table(
+            ("number", "message_id", Column("action", rank=1), when("stored"), "tries", Column("error", rank=2)),
+            [
+                (each.number, each.message_id, each.action, each.stored_at, each.tries, each.error)
+                for each in waiting[one.key]
+            ],
+        )
+
+
+@source.command()
+@in_store
+@click.argument("to", metavar="[URL]", required=False)
+def explain(place: Place, to: str | None) -> None:
+    """Say why requests wait, and what can be done about it.
+
+    \b
+    Example: wsrm-mq source explain
+    """
+    from wsrm_mq.views import sources
+
+    now = now_ms()
+    with one_look(place) as db:
+        found, is_sent = _found(db, to), sources.is_sending(db)
+    told = [
+        (one, sources.told_of(one, now, is_sent=is_sent), sources.next_steps(one, is_sent=is_sent)) for one in found
+    ]
+    if place.is_json:
+        as_json(
+            explanations=[
+                {
+                    **{"to": one.to, "sequence": one.sequence, "explanation": sentence},
+                    "next_steps": [step._asdict() for step in place.offered(steps)],
+                }
+                for one, sentence, steps in told
+            ]
+        )
+        return
+    if not told:
+        say("No request waits, and none was given up.")
+    for _one, sentence, steps in told:
+        prose(sentence)
+        show_steps(place, steps, {})
+
+
+def _document(one: Requests) -> dict[str, Any]:
+    return {field: value for field, value in one._asdict().items() if field != "key"}
+
+
+@source.command()
+@in_store
+@click.argument("file", type=click.File("rb"))
+@click.option("--to", metavar="URL", required=True, help="Where it goes.")
+@click.option("--action", metavar="URI", help="Its wsa:Action, where it has none.")
+@click.option("--rm", type=click.Choice(["1.0", "1.1", "1.2"]), default="1.1", help="The version. Default: 1.1.")
+@click.option("--ask", "is_asked", is_flag=True, help="It is replied to: wait for the reply, and write it out.")
+@click.option(
+    "--wait", metavar="SECONDS", type=click.FloatRange(0), default=10.0, help="How long to wait. Default: 10."
+)
+def send(place: Place, file: BinaryIO, to: str, action: str | None, rm: str, is_asked: bool, wait: float) -> None:
+    """Send a SOAP envelope reliably. FILE is the envelope, - for standard input.
+
+    It is stored first. What is not acknowledged in time stays there, and is sent by the next program that sends from
+    the store, or by the next `source send`.
+
+    \b
+    Example: wsrm-mq source send order.xml --to https://partner.example/orders
+    """
+    from wsrm_mq.source import RMSource
+
+    with RMSource(place.path, rm=rm) as sender:
+        given = sender.ask if is_asked else sender.send
+        try:
+            sent, reply = given(file.read(), to=to, action=action), None
+        except BadRequest as error:
+            raise BadRequest(str(error).replace("send(…, action=…)", "`--action URI`")) from None
+        try:
+            if is_asked:
+                reply = sender.reply(sent, wait)
+            else:
+                sender.wait(sent, wait)
+            is_through = True
+        except Pending:
+            is_through = False
+            say(f"{sent.message_id} is stored and waits: `wsrm-mq source explain` says why.")
+    if reply is not None and not place.is_json:
+        sys.stdout.buffer.write(reply.content)
+        sys.stdout.flush()
+    done = {"message_id": sent.message_id, "position": sent.position, "acknowledged": is_through}
+    if place.is_json:
+        as_json(**done, reply=None if reply is None else reply.content.decode("utf-8", "replace"))
+    elif reply is None and is_through:
+        write(f"{sent.message_id} is acknowledged.")
+
+
+def _act(name: str, does: str, help: str) -> None:
+    example = f"wsrm-mq source {name} https://partner.example/orders --reason TEXT"
+
+    @source.command(name, help=f"{help}\n\n\b\nExample: {example}")
+    @in_store
+    @acting
+    @to_argument
+    def command(place: Place, care: Care, to: str) -> None:
+        from wsrm_mq.acts.sequences import bury
+        from wsrm_mq.source.acts import act
+        from wsrm_mq.store.store import run_once
+
+        why = care.why()
+
+        def verb(tx: Transaction) -> int:
+            return act(tx, name, to, **why)
+
+        def tell(count: int | None) -> None:
+            which = "" if count is None else f" ({counted(count, 'sequence')})"
+            will(f"{does.format(to=to)}{which}", care.dry_run)
+
+        with looking(place):
+            pass
+        count = carry_out(place, care, lambda is_dry: run_once(place.path, verb, dry_run=is_dry), tell)
+        while not care.dry_run and run_once(place.path, bury):
+            pass
+        result(place.is_json, {"to": to, "sequences": count, "dry_run": care.dry_run})
+
+
+for _name, _does, _help in (
+    (
+        "hold",
+        "send nothing more to {to} until it is resumed",
+        "Send nothing more until it is resumed. What programs send meanwhile is stored, and waits.",
+    ),
+    ("resume", "send to {to} again", "Send again what is held."),
+    (
+        "resend",
+        "try what waits for {to} again, within a minute",
+        "Try what waits again, within a minute, whenever its next attempt was to be.",
+    ),
+    (
+        "close",
+        "close the sequences to {to}; what the destination does not have goes on in another one",
+        "Close the sequences to a destination. It says then what it has, and the rest goes on in another one.",
+    ),
+    (
+        "terminate",
+        "end the sequences to {to}; what is not acknowledged becomes dead letters",
+        "End the sequences to a destination. What is not acknowledged is given up, as dead letters.",
+    ),
+):
+    _act(_name, _does, _help)

@@ -1,0 +1,89 @@
+"""What a program or an operator does to the open sequences of requests to one destination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
+from wsrm_mq.delivery.requesting import tell_close
+from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.queue import operate, requests
+from wsrm_mq.queue.outbound import lanes_of
+from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.store import channels
+from wsrm_mq.store import outbound as outbounds
+from wsrm_mq.store.applications import source_queue
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.transaction import Transaction
+
+
+def open_to(tx: Transaction, to: str) -> list[OutboundRecord]:
+    """The sequences of requests to ``to`` that have not ended."""
+    queue = tx.queue_named(source_queue(to))
+    found = [tx.outbound(key) for (key,) in tx.execute(outbounds.REQUESTING).fetchall()]
+    return [one for one in found if one is not None and one.queue == queue]
+
+
+def close(tx: Transaction, to: str) -> list[Claim]:
+    """See ``RMSource.close_sequence``."""
+    claims: list[Claim] = []
+    for outbound in open_to(tx, to):
+        if requests.close(tx, outbound) is not None:
+            claims += tell_close(tx, outbound).claims
+    return claims
+
+
+def terminate(tx: Transaction, to: str) -> list[Claim]:
+    """See ``RMSource.terminate``."""
+    claims: list[Claim] = []
+    for outbound in open_to(tx, to):
+        element = requests.terminate(tx, outbound)
+        claims += () if element is None else tell_end_of_outbound(tx, element).claims
+    return claims
+
+
+def _each_lane(verb: Callable[..., object], otherwise: str) -> Callable[..., None]:
+    def each(tx: Transaction, to: str, *, actor: str, reason: str) -> None:
+        is_done = False
+        for outbound in open_to(tx, to):
+            told = [
+                tx.lane(key) for (key,) in tx.execute(channels.CHANNELS_BESIDE, {"outbound": outbound.id}).fetchall()
+            ]
+            for lane in filter(None, (*lanes_of(tx, outbound), *told)):
+                with suppress(NotAllowed):
+                    verb(tx, lane.identifier, actor=actor, reason=reason)
+                    is_done = True
+        if not is_done:
+            raise NotAllowed(f"{otherwise} `wsrm-mq source explain` says what waits, and why.")
+
+    return each
+
+
+def _ending(verb: Callable[[Transaction, str], list[Claim]], event: str) -> Callable[..., None]:
+    def end(tx: Transaction, to: str, *, actor: str, reason: str) -> None:
+        verb(tx, to)
+        tx.add_ledger(event, tx.queue_named(source_queue(to)), actor=actor, reason=reason)
+
+    return end
+
+
+OF_OPERATOR: Final[dict[str, Callable[..., None]]] = {
+    "hold": _each_lane(operate.hold, "Nothing of it waits that is not held already."),
+    "resume": _each_lane(operate.resume, "Nothing of it is held, or waits for its next attempt."),
+    "resend": _each_lane(operate.resume, "Nothing of it waits for its next attempt."),
+    "close": _ending(close, "requests_closed"),
+    "terminate": _ending(terminate, "requests_terminated"),
+}
+"""Name → the act on a destination, with its row in the ledger."""
+
+
+def act(tx: Transaction, name: str, to: str, *, actor: str, reason: str) -> int:
+    """Do an act of ``OF_OPERATOR``. Answers how many sequences are open there. Raises ``NotFound`` where none is, and
+    ``NotAllowed`` where there is nothing to do."""
+    count = len(open_to(tx, to))
+    if not count:
+        raise NotFound(f"No sequence of requests to {to} is open: `wsrm-mq source list` has those that are.")
+    OF_OPERATOR[name](tx, to, actor=actor, reason=reason)
+    return count
