@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.orders import PUT_ORDER
 from tests.support.orders_server import OrdersServer, within
 from tests.support.processes import Python
 from tests.support.proxy import EverySecondRequest, Proxy
 from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, RMVersion
 
+PUT_ONCE = "urn:example:orders/put_once"
 PROGRAM = """
 import sys
 from tests.support.orders import put_order
@@ -27,8 +27,9 @@ store, url, rm, *orders = sys.argv[1:]
 soap = (SOAPVersion.SOAP_1_1 if rm == "1.0" else SOAPVersion.SOAP_1_2).namespace
 source = RMSource(store, rm=rm)
 for n in map(int, orders):
-    body = f'<s:Envelope xmlns:s="{soap}"><s:Body>{put_order(n)}</s:Body></s:Envelope>'
-    source.send(body.encode(), to=url, action="urn:example:orders/put_order")
+    order = put_order(n).replace("put_order", "put_once")
+    body = f'<s:Envelope xmlns:s="{soap}"><s:Body>{order}</s:Body></s:Envelope>'
+    source.send(body.encode(), to=url, action="urn:example:orders/put_once")
 print("stored", flush=True)
 source.flush()
 print("acknowledged", flush=True)
@@ -51,7 +52,7 @@ def effects(server: OrdersServer) -> list[int]:
 def stored(store: Path) -> int:
     """How many orders a source has taken."""
     with closing(sqlite3.connect(store, timeout=10)) as db:
-        return int(db.execute("SELECT count(*) FROM message WHERE action = ?", (PUT_ORDER,)).fetchone()[0])
+        return int(db.execute("SELECT count(*) FROM message WHERE action = ?", (PUT_ONCE,)).fetchone()[0])
 
 
 @pytest.mark.parametrize("rm", [pytest.param(WSRM_1_0, marks=pytest.mark.long), WSRM_1_1], ids=["rm1.0", "rm1.1"])

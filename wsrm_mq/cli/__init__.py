@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "sequence": ("wsrm_mq.cli.sequence", "Find out why a sequence is stuck, and repair it."),
     "message": ("wsrm_mq.cli.message", "Look at messages, try them again, give them up."),
     "queue": ("wsrm_mq.cli.queue", "See queues, put messages there and take them."),
-    "source": ("wsrm_mq.cli.source", "See what is sent reliably, and why it waits."),
+    "source": ("wsrm_mq.cli.source", "See what is sent, and why it waits."),
     "topic": ("wsrm_mq.cli.topic", "See where topics lead, and publish to them."),
     "subscription": ("wsrm_mq.cli.subscription", "See who consumes, and who is gone."),
     "client": ("wsrm_mq.cli.subscription", "See which programs consume."),

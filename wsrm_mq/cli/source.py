@@ -67,7 +67,9 @@ def list_(place: Place) -> None:
 @in_store
 @to_argument
 def show(place: Place, to: str) -> None:
-    """Show the sequences to a destination, and the requests that wait.
+    """Show the sequences to a destination.
+
+    Each with the requests that wait.
 
     URL is that of the destination, or the name of a sequence.
 
@@ -220,7 +222,7 @@ for _name, _does, _help in (
     (
         "resend",
         "try what waits for {to} again, within a minute",
-        "Try what waits again, within a minute, whenever its next attempt was to be.",
+        "Try what waits again, within a minute.",
     ),
     (
         "close",
