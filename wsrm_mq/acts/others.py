@@ -33,6 +33,7 @@ AUDIT: Final = Command("audit", "list")
 SUBSCRIPTIONS: Final = Command("subscription", "list")
 SUBSCRIPTION: Final = Command("subscription", "show")
 PLAN: Final = Command("replay", "status")
+REQUESTS_SHOWN: Final = Command("source", "show")
 REQUESTS: Final = Command("source", "explain")
 
 # to do

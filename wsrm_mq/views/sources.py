@@ -173,6 +173,8 @@ def next_steps(one: Requests, *, is_sent: bool) -> tuple[Step, ...]:
         steps.append(others.RESUME_SOURCE.step("they are sent again", one.to))
     elif one.waiting and is_sent:
         steps.append(others.RESEND.step("they are tried within a minute", one.to))
+    elif one.waiting:
+        steps.append(others.REQUESTS_SHOWN.step("which they are; the program that sent them goes on with them", one.to))
     if one.waiting:
         steps.append(others.TERMINATE_SOURCE.step("what waits is given up, as dead letters", one.to))
     if one.dead:
