@@ -26,7 +26,6 @@ from ..support.memory import MEMORY, has_room
 from .catalogue import CatalogueError, Mutant, load
 
 ROOT: Final = Path(__file__).parents[2]
-PARALLEL: Final = 2
 TRUE_CODE_TIMEOUT: Final = 1800.0
 """Seconds for all selected tests on the true code."""
 TESTS_FAILED: Final = 1
@@ -174,15 +173,18 @@ def judge(mutant: Mutant, pristine: Path) -> Verdict:
     return Verdict(False, f"no test of {mutant.id} failed, yet pytest ended with {outcome.exit_code}: {''.join(last)}")
 
 
-def run(mutants: Sequence[Mutant], root: Path, workers: int) -> int:
-    """Judge all ``mutants``, print a line for each, and return how many were killed. ``workers`` run the tests on the
-    true code."""
+def run(mutants: Sequence[Mutant], root: Path, workers: int, *, have_passed: bool = False) -> int:
+    """Judge all ``mutants``, ``workers`` at a time, print a line for each, and return how many were killed.
+    ``have_passed``: the tests are known to pass on the true code."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="mutants-", dir=MEMORY if has_room() else None) as folder:
         pristine = Path(folder).resolve() / "tree"
         shutil.copytree(root, pristine, ignore=LEFT_BEHIND)
-        check_true_code(pristine, mutants, workers)
-        with ThreadPoolExecutor(PARALLEL) as pool:
+        if have_passed:  # each copy gets the bytecode that is made here
+            run_tests(pristine, [], [test for mutant in mutants for test in mutant.tests], 300.0, "--collect-only")
+        else:
+            check_true_code(pristine, mutants, workers)
+        with ThreadPoolExecutor(workers) as pool:
             verdicts = pool.map(lambda mutant: judge(mutant, pristine), mutants)
             for mutant, verdict in zip(mutants, verdicts, strict=True):
                 killed += verdict.killed
@@ -195,7 +197,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--list", action="store_true", help="check and list the mutants, run nothing")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated")
-    parser.add_argument("--workers", type=int, default=1, help="how many run the tests on the true code")
+    parser.add_argument("--workers", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--have-passed", action="store_true", help="the tests have just passed on the true code")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to copy")
     parser.add_argument("--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it")
     args = parser.parse_args(argv)
@@ -204,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.list:
             print("\n".join(f"{mutant.name} ({mutant.id}) {mutant.file}" for mutant in mutants))
             return 0
-        killed = run(mutants, args.root, args.workers) if mutants else 0
+        killed = run(mutants, args.root, args.workers, have_passed=args.have_passed) if mutants else 0
     except (CatalogueError, TrueCodeError) as wrong:
         print(wrong, file=sys.stderr)
         return 2
