@@ -362,13 +362,13 @@ def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows)
 def test_a_consumer_that_waits_is_woken_by_a_put_of_another_process(node: Node, program: Program) -> None:
     node.declare("orders")
     with node.subscribe("orders") as subscription:
-        program("for n in range(3): time.sleep(0.3); node.put('orders', time.time())")
+        program("for n in range(5): time.sleep(0.35); node.put('orders', time.time())")
         took = []
-        for _ in range(3):
+        for _ in range(5):
             (message,) = taken(subscription, 1, seconds=20)
             took.append(time.time() - message.json())
             message.ack()
-        assert min(took) < 0.1
+        assert sorted(took)[2] < 0.15, "a consumer that looks once a second finds it later"
 
 
 @pytest.mark.scenario("Q-116")
