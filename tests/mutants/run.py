@@ -184,7 +184,7 @@ def run(mutants: Sequence[Mutant], root: Path, workers: int, *, have_passed: boo
             run_tests(pristine, [], [test for mutant in mutants for test in mutant.tests], 300.0, "--collect-only")
         else:
             check_true_code(pristine, mutants, workers)
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPoolExecutor(max(2, workers)) as pool:
             verdicts = pool.map(lambda mutant: judge(mutant, pristine), mutants)
             for mutant, verdict in zip(mutants, verdicts, strict=True):
                 killed += verdict.killed
@@ -197,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--list", action="store_true", help="check and list the mutants, run nothing")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated")
-    parser.add_argument("--workers", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--workers", type=int, default=1, help="how many run at a time; mutants at least two")
     parser.add_argument("--have-passed", action="store_true", help="the tests have just passed on the true code")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to copy")
     parser.add_argument("--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it")

@@ -459,7 +459,9 @@ class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
         return int(self._told_of(flow, None)["last_missed"])
 
     def is_behind(self, flow: Flow, last: int) -> bool:
-        return bool(self._told_of(flow, last)["is_behind"])
+        told = self._told_of(flow, last)
+        on_their_way = set(told["leased"]).difference(flow.handed_over())
+        return bool(told["is_behind"] or on_their_way)
 
     def _told_of(self, flow: Flow, last: int | None) -> dict[str, Any]:
         request = asking("GET", "subscriptions", flow.granted.key, last=last)

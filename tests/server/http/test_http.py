@@ -166,7 +166,11 @@ def test_a_subscription_is_taken_from_replaced_and_ended(http: Http) -> None:
     while len(found) < 3:
         found += session("POST", f"/subscriptions/{key}/leases?max=5&wait=5").parts()
     assert [body for _told, body in found] == [b"0", b"1", b"2"]
-    assert session("GET", f"/subscriptions/{key}?last=2").json() == {"last_missed": 6, "is_behind": False}
+    assert session("GET", f"/subscriptions/{key}?last=2").json() == {
+        "last_missed": 6,
+        "is_behind": False,
+        "leased": [1, 2],
+    }
     assert session("PATCH", f"/subscriptions/{key}", {"filter": "type = 'b'"}).status == 204
     session("POST", "/settlements", settled([told for told, _body in found]))
     more: list[Any] = []

@@ -355,10 +355,12 @@ class Last(Struct, forbid_unknown_fields=True):
 
 
 class Missed(Struct):
-    """``last_missed``: the last position in its queues whose message is not settled."""
+    """``last_missed``: the last position in its queues whose message is not settled. ``leased``: the positions
+    of what it has up to the one that was asked for."""
 
     last_missed: int
     is_behind: bool | UnsetType = UNSET
+    leased: list[int] | UnsetType = UNSET
 
 
 class Durable(Struct, forbid_unknown_fields=True):
@@ -439,6 +441,8 @@ async def missed(call: Call) -> Response:
         found = Missed(last)
         if asked.last is not None:
             found.is_behind = await asyncio.to_thread(subscription.is_behind, asked.last)
+            given = [at for one in subscription.parts for at in one.flow.handed_over()]
+            found.leased = [at for at in given if at <= asked.last]
     return as_json(found)
 
 
