@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -83,6 +84,34 @@ def test_it_is_tried_by_one_at_a_time_until_it_answers(network: Network, patient
     with pytest.raises(NotAnswered, match="timed out"):
         patient(SLOW, {}, b"")
     assert len(met) == 1
+
+
+def test_two_threads_that_meet_a_host_at_once_are_one_try() -> None:
+    meet, let_go = threading.Barrier(2), threading.Event()
+    asked: list[str] = []
+
+    def knows(_origin: str) -> bool:
+        meet.wait(10)  # neither has found it yet
+        return False
+
+    def post(url: str, _headers: Mapping[str, str], _body: bytes, _who: object = None) -> Answer:
+        asked.append(url)
+        let_go.wait(2)
+        return TAKEN
+
+    patient = Patient(post, knows=knows)
+
+    def send() -> None:
+        with suppress(LeftAlone):
+            patient(SLOW, {}, b"")
+        let_go.set()
+
+    both = [threading.Thread(target=send) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert asked == [SLOW]
 
 
 def test_a_host_that_refuses_at_once_is_tried_each_time(network: Network, patient: Patient) -> None:

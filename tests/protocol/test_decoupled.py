@@ -351,9 +351,8 @@ def test_a_partner_whose_endpoint_hangs_keeps_no_other_from_its_replies_and_ackn
 def test_the_first_contact_with_a_host_that_hangs_takes_one_thread(
     servers: Servers, endpoint: Endpoint, speak: Orders
 ) -> None:
-    """Another partner's replies leave while all that is known of it is that it was asked. The server has options of its
-    own: one of other tests may have heard an endpoint at the same port."""
-    with Source(servers(decoupled=ALLOWED, send_timeout=21, resend=[0.2] * 5), speak) as source:
+    """Another partner's replies leave while all that is known of it is that it was asked."""
+    with Source(servers(decoupled=ALLOWED, send_timeout=20, resend=[0.2] * 5), speak) as source:
         endpoint.hang()
         identifier = source.create()
         for number in range(1, 33):  # each address is an endpoint of its own

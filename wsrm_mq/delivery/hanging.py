@@ -130,8 +130,11 @@ class Patient:
         place = self._known.get(name) or self._strangers.get(name)
         if place is None:
             is_known = self._knows(f"{parts.scheme}://{parts.netloc}")
-            place = _Place(has_answered=is_known, answers=is_known)
-            (self._known if is_known else self._strangers).keep(name, place)
+            with self._lock:  # another thread may have met it meanwhile
+                place = self._known.get(name) or self._strangers.get(name)
+                if place is None:
+                    place = _Place(has_answered=is_known, answers=is_known)
+                    (self._known if is_known else self._strangers).keep(name, place)
         return place, parts.hostname or ""
 
     def _enter(self, url: str, who: str | None, waited: float) -> _Going:
