@@ -199,11 +199,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="this mutant; may be repeated")
     parser.add_argument("--workers", type=int, default=1, help="how many run at a time; mutants at least two")
     parser.add_argument("--have-passed", action="store_true", help="the tests have just passed on the true code")
+    parser.add_argument("--share", metavar="K/N", default="0/1", help="every Nth mutant alone, from number K on")
     parser.add_argument("--root", type=Path, default=ROOT, help="the project to copy")
     parser.add_argument("--mutants", type=Path, metavar="FILE", help="default: tests/mutants/mutants.toml in it")
     args = parser.parse_args(argv)
     try:
         mutants = load(args.mutants or args.root / "tests/mutants/mutants.toml", args.root, args.only)
+        first, step = map(int, args.share.split("/"))
+        mutants = mutants[first::step]
         if args.list:
             print("\n".join(f"{mutant.name} ({mutant.id}) {mutant.file}" for mutant in mutants))
             return 0
