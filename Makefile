@@ -178,7 +178,7 @@ test-peers: $(STAMP)
 # Needs Java 17 or newer (Debian: openjdk-17-jre-headless).
 test-spark: $(SPARK_STAMP)
 	@$(NEEDS_JAVA)
-	@$(PYTEST) -q --spark --ci -n 2 --timeout 400 tests/spark $(ARGS)
+	@$(PYTEST) -q --spark --ci --timeout 400 tests/spark $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
