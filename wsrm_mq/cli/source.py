@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TIMES: Final = ("since", "next_at", "on_hold_since")
 _LISTED: Final = 50
-"""So many requests that wait are shown."""
+"""The most requests of a sequence that are shown."""
 to_argument: Final = click.argument("to", metavar="URL")
 
 

@@ -1,4 +1,4 @@
-"""What a program or an operator does to the open sequences of requests to one destination."""
+"""The acts of a program or an operator on the open sequences of requests to one destination."""
 
 from __future__ import annotations
 

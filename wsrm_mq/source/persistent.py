@@ -1,6 +1,6 @@
 """The way of an RM Source with hosts that cannot be reached: it tries again for as long as that lasts.
 
-No answer, and an answer that says that there is nobody to take the message (502, 503, 504, …), is no failure of the
+No answer, and an answer that says that nothing takes the message there (502, 503, 504, …), is no failure of the
 message. The host is left alone for a while, longer each time, so what waits for it costs nothing meanwhile.
 """
 

@@ -270,9 +270,7 @@ class RMSource:
         not known, or given up: ``dead`` says why."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            with self._engine.store.reader() as db:
-                found = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone()
-            outcome, reason = found or ("forgotten", None)
+            outcome, reason = self._outcome(sent)
             if outcome == "delivered":
                 return
             if outcome is not None:
@@ -283,9 +281,13 @@ class RMSource:
 
     def is_settled(self, sent: Sent) -> bool:
         """Whether ``wait`` would end at once."""
+        return self._outcome(sent)[0] is not None
+
+    def _outcome(self, sent: Sent) -> tuple[str | None, str | None]:
+        """The outcome of a request and its reason; no outcome: it waits."""
         with self._engine.store.reader() as db:
-            found = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone()
-        return found is None or found[0] is not None
+            outcome, reason = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone() or ("forgotten", None)
+        return outcome, reason
 
     def reply(self, sent: Sent, timeout: float | None = None) -> Reply:
         """Wait for the reply to a request. Raises as ``wait``."""

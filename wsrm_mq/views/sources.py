@@ -167,7 +167,7 @@ def told_of(one: Requests, now: int, *, is_sent: bool) -> str:
 
 
 def next_steps(one: Requests, *, is_sent: bool) -> tuple[Step, ...]:
-    """What an operator may do about the requests of one sequence."""
+    """The commands that an operator may choose from for the requests of one sequence."""
     steps = []
     if one.waiting and one.on_hold_since is not None:
         steps.append(others.RESUME_SOURCE.step("they are sent again", one.to))
