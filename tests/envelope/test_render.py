@@ -7,6 +7,8 @@ from lxml import etree
 
 from tests.envelope.conftest import every_version
 from wsrm_mq.envelope.render import (
+    ack_requested,
+    create_sequence,
     create_sequence_response,
     ending,
     ending_response,
@@ -41,7 +43,7 @@ from wsrm_mq.sequence.faults import (
     VersionMismatch,
 )
 from wsrm_mq.testing import Ack, Created, Place, Reply
-from wsrm_mq.versions import MAKE_CONNECTION, WSA_2004, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import MAKE_CONNECTION, WSA_2004, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 ID = "urn:a&b"
 SAID = SequenceAcknowledgement(ID, ((4, 6), (1, 2)), final=True)
@@ -111,6 +113,28 @@ def test_the_answer_to_a_create_sequence(rm: RMVersion, soap: SOAPVersion, addre
     assert etree.QName(parameter.getparent()).localname == "ReferenceParameters"
     bare = Reply.parse(create_sequence_response(soap, addressing, rm, None, ID))
     assert (bare.created, bare.relates_to, bare.acks) == (Created(ID), None, ())
+
+
+@every_version
+def test_a_create_sequence_is_acknowledged_and_answered_on_responses(
+    rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion
+) -> None:
+    root = etree.fromstring(create_sequence(soap, addressing, rm, PARAMETERS, "urn:uuid:1", 90_000))
+    [to_answer] = root.iterfind(f".//{{{addressing.namespace}}}ReplyTo/{{{addressing.namespace}}}Address")
+    [asked] = root.iter(f"{{{rm.namespace}}}CreateSequence")
+    acks_to, expires = asked
+    assert (acks_to.tag, expires.tag) == (f"{{{rm.namespace}}}AcksTo", f"{{{rm.namespace}}}Expires")
+    assert [to_answer.text, acks_to[0].text] == [addressing.anonymous] * 2
+    assert expires.text == "PT90S"
+    assert root.findtext(f".//{{{addressing.namespace}}}Action") == rm.action("CreateSequence")
+    assert root.findtext(f".//{{{addressing.namespace}}}To") == PARAMETERS.address
+
+
+@pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm1.0", "rm1.1"])
+def test_an_acknowledgement_is_asked_for_by_the_identifier_alone(rm: RMVersion) -> None:
+    root = etree.fromstring(ack_requested(rm, ID))
+    assert [(one.tag, one.text) for one in root.iter()][1:] == [(f"{{{rm.namespace}}}Identifier", ID)]
+    assert root.tag == f"{{{rm.namespace}}}AckRequested"
 
 
 @every_version
