@@ -265,6 +265,8 @@ class Engine:
             self.watch.look_soon()
         if receipt.is_consumed:
             self.store.ring()
+        for position in receipt.acknowledged:
+            self.waiters.notify(position)
 
     def close(self, timeout: float | None = None) -> bool:
         """Drain: running messages finish and are settled, every sequence is given back. Answers whether all threads

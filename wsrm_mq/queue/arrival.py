@@ -119,6 +119,8 @@ class Receipt:
     other_faults: tuple[Fault, ...] = ()
     wrong_acknowledgements: tuple[Fault, ...] = ()
     """The errors of acknowledgements on the request, which are about sequences sent from here."""
+    acknowledged: tuple[int, ...] = ()
+    """The positions of messages sent from here that it has acknowledged."""
     lane: int = 0
     """Key of the lane that it is about."""
     claim: Claim | None = None

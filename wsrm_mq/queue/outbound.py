@@ -10,7 +10,7 @@ that of an RM Source's requests (``queue.requests``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
@@ -57,21 +57,23 @@ def acknowledged_with(
     (S-ACK-014). ``is_alone``: it is about nothing else, so its response has room for the end of an outbound
     sequence."""
     wrong: list[Fault] = []
+    settled: list[int] = []
     terminates = None
     for said in acknowledgements:
         outbound = spoken_of(tx, sender, said.identifier)
         if outbound is not None:
             was_open = outbound.value.is_open
             told = said if may_end(outbound, sender) else said._replace(final=False)
-            fault = hear_of(tx, outbound, told).fault
-            wrong += [] if fault is None else [fault]
+            heard = hear_of(tx, outbound, told)
+            wrong += [] if heard.fault is None else [heard.fault]
+            settled += heard.acknowledged
             if (is_alone and _is_ended_here(outbound)) or (was_open and is_ended_there(outbound)):
                 terminates = end_of(outbound)
         elif said.ranges or said.nacks:  # Metro says of an offer that was declined that it has received nothing
             unknown = "The identifier is not that of a sequence sent from here."
             wrong.append(UnknownSequence(unknown, said.identifier))
     receipt = verb(tx)
-    receipt.wrong_acknowledgements = tuple(wrong)
+    receipt.wrong_acknowledgements, receipt.acknowledged = tuple(wrong), tuple(settled)
     receipt.terminates = receipt.terminates or terminates
     receipt.needs_watch = receipt.needs_watch or any(said.nacks for said in acknowledgements)
     return receipt
@@ -94,21 +96,30 @@ def may_end(outbound: OutboundRecord, sender: Sender) -> bool:
     return outbound.principal is not None or outbound.peer == sender.peer
 
 
+class Heard(NamedTuple):
+    """The outcome of what a destination says of a sequence."""
+
+    fault: InvalidAcknowledgement | None = None
+    acknowledged: tuple[int, ...] = ()
+    """The positions of the messages that are acknowledged from now on."""
+
+
 def hear_of(
     tx: Transaction,
     outbound: OutboundRecord,
     said: SequenceAcknowledgement | CloseSequence | TerminateSequence | SequenceFault,
-) -> OutboundStep:
+) -> Heard:
     """Take what its destination says of the sequence."""
     acknowledged = said if isinstance(said, SequenceAcknowledgement) and outbound.has_requests else None
     if acknowledged is not None and _is_beyond(acknowledged, lanes_of(tx, outbound)):
         reason = "The acknowledgement names a message that was not sent yet."
-        fault = InvalidAcknowledgement(reason, acknowledged.identifier, said=acknowledged)
-        return OutboundStep(outbound.value, OutboundAct.CONTRADICT, fault)
+        return Heard(InvalidAcknowledgement(reason, acknowledged.identifier, said=acknowledged))
     step = step_of(tx, outbound, said)
+    settled: list[int] = []
     for lane in lanes_of(tx, outbound) if step.released or step.wanted else ():
         for lower, upper in step.released:
-            tx.execute(channels.SETTLE_RANGE, {"lane": lane.id, "lower": lower, "upper": upper, "now": tx.now})
+            bounds = {"lane": lane.id, "lower": lower, "upper": upper}
+            settled += (key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall())
         for lower, upper in step.wanted:
             tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
         if step.wanted:
@@ -118,7 +129,7 @@ def hear_of(
         settle_cursor(tx, lane)
     if _is_left(outbound):
         end_outbound(tx, outbound)
-    return step
+    return Heard(step.fault, tuple(settled))
 
 
 def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, tend
+from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import ConfigurationError, NotFound, Pending
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 """The program says where its requests go."""
-_LOOK_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.2
+"""Between two looks of a call that waits whether another process has settled its request."""
 
 
 class Sent(NamedTuple):
@@ -198,7 +200,7 @@ class RMSource:
             for claim in done[1]:
                 self._engine.dispatcher.give(claim)
 
-        return self._engine.store.call(verb, keep=True, committed=give)[0]
+        return self._engine.store.call(verb, keep=True, committed=give, leads=True)[0]
 
     def end(self, to: str, timeout: float | None = 0.0) -> bool:
         """End the sequences to ``to``: no message follows those that were sent, and once all are acknowledged the
@@ -269,15 +271,17 @@ class RMSource:
         """Wait until a request is acknowledged. Raises ``Pending`` after ``timeout`` seconds, ``NotFound`` where it is
         not known, or given up: ``dead`` says why."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            outcome, reason = self._outcome(sent)
-            if outcome == "delivered":
-                return
-            if outcome is not None:
-                raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
-            if deadline is not None and time.monotonic() >= deadline:
-                raise Pending(sent.message_id)
-            time.sleep(_LOOK_SECONDS)
+        settled = Signal()
+        with self._engine.waiters.expecting(sent.position, settled):
+            while True:
+                outcome, reason = self._outcome(sent)
+                if outcome == "delivered":
+                    return
+                if outcome is not None:
+                    raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise Pending(sent.message_id)
+                settled.wait(_LOOK_SECONDS)
 
     def is_settled(self, sent: Sent) -> bool:
         """Whether ``wait`` would end at once."""

@@ -59,8 +59,10 @@ SETTLE_RANGE: Final = compiled(
     update(entry)
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.wants_reply == 0)
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
+    .returning(entry.c.message)
 )
-"""Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to."""
+"""Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to; their
+positions, as they were stored first."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 SEND_AGAIN: Final = compiled(
