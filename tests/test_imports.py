@@ -120,7 +120,7 @@ def test_the_table_names_what_there_is_and_nothing_else() -> None:
 
 SQL = re.compile(r"\b(SELECT|INSERT|DELETE FROM|UPDATE \S+ SET|PRAGMA|BEGIN|COMMIT|ROLLBACK|json_each|zeroblob)\b")
 """Words of a statement, as they are written in one."""
-WRITE_SQL = {"store", "inbox", "demo", "replay"}
+WRITE_SQL = {"store", "databases", "inbox", "outbox", "demo", "replay"}
 STOMP = PACKAGE / "server" / "stomp"
 COMMANDS_OF_STOMP = {"BEGIN", "COMMIT"}
 """Two commands of STOMP are words of SQL too."""

@@ -7,11 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,10 @@ import psycopg
 import pytest
 import sqlalchemy
 from psycopg.rows import dict_row
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
+from tests.support.databases import KINDS, Orders, do, orders_by, postgres_orders, sqlalchemy_of, sqlite_orders, work
 from wsrm_mq.errors import InboxError
 from wsrm_mq.inbox import forget, once
 from wsrm_mq.store.sqlite import schema
@@ -36,67 +34,6 @@ def environ(number: int = 1, sequence: str = "urn:uuid:s", replay: str = "") -> 
 # ---- databases
 
 
-@dataclass
-class Orders:
-    """An application's database with one table, ``effects``, and one way to connect to it."""
-
-    where: str
-    connect: Callable[[], Any]
-
-    def effects(self) -> list[int]:
-        """What is committed."""
-        with closing(self.connect()) as connection:
-            return [n for (n,) in do(connection, "SELECT n FROM effects ORDER BY n").fetchall()]
-
-    def marks(self) -> int:
-        with closing(self.connect()) as connection:
-            [(marks,)] = do(connection, "SELECT count(*) FROM wsrm_inbox").fetchall()
-            return int(marks)
-
-
-def do(connection: Any, statement: str) -> Any:
-    is_sqlalchemy = type(connection).__module__.startswith("sqlalchemy")
-    return connection.execute(sqlalchemy.text(statement) if is_sqlalchemy else statement)
-
-
-def work(connection: Any, n: int = 1) -> None:
-    do(connection, f"INSERT INTO effects VALUES ({n})")
-
-
-def sqlite_orders(path: Path) -> Orders:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE effects (n INTEGER)")
-    return Orders(str(path), lambda: sqlite3.connect(path, timeout=20))
-
-
-DATABASE_NUMBERS = count(1)
-
-
-def postgres_orders(server: str) -> Orders:
-    name = f"orders{next(DATABASE_NUMBERS)}"
-    with closing(psycopg.connect(server, autocommit=True)) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    where = server.replace("dbname=postgres", f"dbname={name}")
-    with closing(psycopg.connect(where)) as connection:
-        connection.execute("CREATE TABLE effects (n INTEGER)")
-        connection.commit()
-    return Orders(where, lambda: psycopg.connect(where))
-
-
-def sqlalchemy_of(orders: Orders, **options: Any) -> Orders:
-    dialect = "postgresql+psycopg" if orders.where.startswith("host=") else "sqlite"
-    engine = sqlalchemy.create_engine(f"{dialect}://", creator=orders.connect, poolclass=NullPool, **options)
-    return Orders(orders.where, engine.connect)
-
-
-def session_of(orders: Orders) -> Orders:
-    connect = sqlalchemy_of(orders).connect
-    return Orders(orders.where, lambda: Session(connect()))
-
-
-KINDS = ["sqlite3", "sqlalchemy sqlite", "session sqlite", "psycopg", "sqlalchemy psycopg", "session psycopg"]
-
-
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Orders:
     return sqlite_orders(tmp_path / "orders.sqlite")
@@ -104,12 +41,7 @@ def sqlite(tmp_path: Path) -> Orders:
 
 @pytest.fixture(params=KINDS)
 def orders(request: pytest.FixtureRequest, tmp_path: Path) -> Orders:
-    on_sqlite = "sqlite" in request.param
-    plain = (
-        sqlite_orders(tmp_path / "orders.sqlite") if on_sqlite else postgres_orders(request.getfixturevalue("postgres"))
-    )
-    wrap = {"sqlalchemy": sqlalchemy_of, "session": session_of}.get(request.param.split()[0], lambda it: it)
-    return wrap(plain)
+    return orders_by(request.param, request, tmp_path)
 
 
 # ---- once

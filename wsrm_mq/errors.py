@@ -50,7 +50,8 @@
     ├── ExportError              an export cannot be written or read
     ├── SparkFailed              Spark could not do a job: its memory, its disk, its JVM
     ├── ProbeFailed              an endpoint that was to be checked does not answer
-    └── InboxError               the inbox was given a connection or an environ it cannot use
+    ├── InboxError               the inbox was given a connection or an environ it cannot use
+    └── OutboxError              calls cannot be written into a program's own database, or not moved out of it
 
 What a peer does wrong is never an exception of the protocol core: it is a ``Fault`` in a ``Step``.
 """
@@ -363,3 +364,7 @@ class ProbeFailed(WSRMError):
 
 class InboxError(WSRMError):
     """The inbox was given a connection or an environ that it cannot use."""
+
+
+class OutboxError(WSRMError):
+    """Calls cannot be written into a program's database by this connection, or not moved out of it into this store."""

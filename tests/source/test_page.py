@@ -1,4 +1,4 @@
-"""The page on sending requests is followed as it stands."""
+"""The pages on sending requests are followed as they stand."""
 
 from __future__ import annotations
 
@@ -10,3 +10,7 @@ __all__ = ["shell"]
 
 def test_an_order_that_was_sent_while_there_was_no_partner_arrives_as_the_page_says(shell: Shell) -> None:
     assert shell.follow_page(HOWTO / "source.md") > 5
+
+
+def test_orders_that_were_enqueued_with_their_work_arrive_once_as_the_page_says(shell: Shell) -> None:
+    assert shell.follow_page(HOWTO / "enqueue.md") > 5

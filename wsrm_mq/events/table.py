@@ -313,6 +313,12 @@ EVENTS: Final = {
         "Requests had been sent and were not acknowledged when nothing more could be sent in their sequence: unless "
         "their destination says that it lacks them, it may get them twice",
     ),
+    "relay.waits": _reported(
+        ERROR,
+        "error",
+        "The calls that wait in a program's own database cannot be moved into the store of its RM Source now; they "
+        "stay there, and are moved later, in their order",
+    ),
     "outbox.waits": _logged(
         WARNING, "error", "What is in an outbox cannot be sent now; it stays there and is sent again, in its order"
     ),

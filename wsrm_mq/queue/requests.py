@@ -31,7 +31,7 @@ from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, 
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import channels
+from wsrm_mq.store import channels, consuming
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import source_queue
 from wsrm_mq.store.entries import HELD_BYTES
@@ -47,6 +47,9 @@ _MOST: Final = MAX_MESSAGE_NUMBER - 1
 """The last number: the limit of a lane is behind it (S-SND-005)."""
 RENEWED_BEFORE: Final = 60_000
 """Milliseconds before its time is over in which a sequence gives no number any more."""
+_KNOWN_FOR: Final = 365 * 24 * 3_600_000
+"""Milliseconds for which a request that was stored ``once`` is known where nothing forgets it: its relay was killed at
+just that moment."""
 _OVER: Final = (OutboundState.CLOSED, OutboundState.FAILED, OutboundState.EXPIRED)
 """States in which nothing more of a sequence is sent, and something of it may be unacknowledged."""
 
@@ -82,6 +85,26 @@ def store(
     assert header is not None  # else it would not be the current one
     sent = send(tx, made, message, header.number, wants_reply=wants_reply)
     return Stored(sent, made.id, outbound is None)
+
+
+def store_once(tx: Transaction, to: Destination, message: OutgoingMessage, *, wants_reply: bool) -> Stored | None:
+    """``store`` a request, unless one of its MessageID was stored so and is not forgotten yet: then ``None``."""
+    which = _which(tx, to.address, message.message_id)
+    if tx.execute(consuming.PUT_BEFORE, which).fetchone() is not None:
+        return None
+    stored = store(tx, to, message, wants_reply=wants_reply)
+    until = tx.now + _KNOWN_FOR
+    tx.execute(consuming.ADD_DEDUPE, {**which, "message": stored.sent.position, "until": until})
+    return stored
+
+
+def forget(tx: Transaction, address: str, message_id: str) -> None:
+    """A request that was stored ``once`` never comes again."""
+    tx.execute(consuming.FORGET_PUT, _which(tx, address, message_id))
+
+
+def _which(tx: Transaction, address: str, message_id: str) -> dict[str, object]:
+    return {"queue": tx.queue(source_queue(address), "outgoing"), "message_id": message_id}
 
 
 def current(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from wsrm_mq import outbox
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, tend
@@ -33,11 +34,13 @@ from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.source import acts
 from wsrm_mq.source.persistent import Persistent
+from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
 from wsrm_mq.store import calls
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import SENDING
 from wsrm_mq.store.clock import Clock, wall_clock
+from wsrm_mq.store.identity import identify
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL
 
@@ -123,6 +126,7 @@ class RMSource:
             poster=partial(self._poster, post, timeout, ca, certificate, proxy),
             patience=self._patience,
         )
+        self._relays: list[Relay] = []
         self._engine.start()
         self._engine.ask()
 
@@ -186,14 +190,17 @@ class RMSource:
     def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
             stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply)
-            claims = stored.sent.claims
-            outbound = tx.outbound(stored.outbound)
-            if stored.is_first and outbound is not None:
-                claims += ask(tx, outbound, self._policy).claims
             assert stored.sent.position is not None
-            return stored.sent.position, claims
+            return stored.sent.position, self._begun(tx, stored)
 
         return self._call(verb)
+
+    def _begun(self, tx: Transaction, stored: requests.Stored) -> tuple[Claim, ...]:
+        """The claims on what is to be sent because of a request that was stored."""
+        outbound = tx.outbound(stored.outbound)
+        if not stored.is_first or outbound is None:
+            return stored.sent.claims
+        return stored.sent.claims + ask(tx, outbound, self._policy).claims
 
     def _call(self, verb: Callable[[Transaction], tuple[int, tuple[Claim, ...]]]) -> int:
         def give(done: tuple[int, tuple[Claim, ...]]) -> None:
@@ -201,6 +208,48 @@ class RMSource:
                 self._engine.dispatcher.give(claim)
 
         return self._engine.store.call(verb, keep=True, committed=give, leads=True)[0]
+
+    # out of the program's own database
+
+    def enqueue(
+        self, connection: object, envelope: bytes, *, to: str, action: str | None = None, wants_reply: bool = False
+    ) -> str:
+        """Write a request into the table ``wsrm_outbox`` of the program's own database, by its ``connection`` and in
+        its transaction: it is sent if and only if that is committed, once a ``relay`` has moved it into this store.
+        ``connection``: as for ``once``. ``wants_reply``: as ``ask``. Answers the MessageID.
+
+        Raises ``BadRequest`` for what cannot be sent, ``OutboxError`` for a connection that it cannot use, and what the
+        database itself raises."""
+        destination, message = stamped(envelope, to, action, self.rm, self.addressing, wants_reply=wants_reply)
+        outbox.add(connection, call_of(destination, message, wants_reply=wants_reply))
+        return message.message_id
+
+    def relay(self, connect: Callable[[], object]) -> None:
+        """Move what was enqueued into this store, in its order, until ``close``: a thread does it, which looks several
+        times a second. ``connect`` opens a connection to the database, for that thread alone. A database that is away
+        is told of (``relay.waits``) and tried again. One store alone takes what a database has, by any number of
+        processes."""
+        with self._engine.store.reader() as db:
+            name = identify(db).id
+        self._relays.append(Relay(connect, name, self._move, self._forget, self._engine.events))
+
+    def _move(self, calls: Sequence[outbox.Call]) -> None:
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            claims: tuple[Claim, ...] = ()
+            for call in calls:
+                to, message = request_of(call)
+                stored = requests.store_once(tx, to, message, wants_reply=bool(call.wants_reply))
+                claims += () if stored is None else self._begun(tx, stored)
+            return 0, claims
+
+        self._call(verb)
+
+    def _forget(self, calls: Sequence[outbox.Call]) -> None:
+        def verb(tx: Transaction) -> None:
+            for call in calls:
+                requests.forget(tx, call.destination, call.message_id)
+
+        self._engine.store.call(verb, keep=True)
 
     def end(self, to: str, timeout: float | None = 0.0) -> bool:
         """End the sequences to ``to``: no message follows those that were sent, and once all are acknowledged the
@@ -334,6 +383,8 @@ class RMSource:
     def close(self, timeout: float | None = 30.0) -> bool:
         """Leave the store; what waits stays there for the next time. Answers whether all posts were over within
         ``timeout`` seconds."""
+        for relay in self._relays:
+            relay.stop()
         return self._engine.close(timeout)
 
 

@@ -7,7 +7,9 @@ not there in time, ``Pending`` says under which MessageID it will be.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, Self
 
 import requests
@@ -28,17 +30,18 @@ _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
 _STAMPED: Final = ("Action", "MessageID", "To", "ReplyTo", "FaultTo", "From")
 _OWN_WAITS: Final = 5
 """The first waits between sendings, which a WSDL may state; those behind them are the usual ones."""
-_later: ContextVar[bool] = ContextVar("later", default=False)
-"""Whether this thread's operation is not to wait for its reply."""
+Take = Callable[[bytes, str, bool], Any]
+"""Takes the envelope of a request, its address, and whether it wants a reply; answers what its operation answers."""
+_take: ContextVar[Take | None] = ContextVar("take", default=None)
+"""What takes the request of this thread's operation, in place of sending it and waiting for its reply."""
 
 
-class _IsStored(Exception):
-    """The request is stored, and its reply is not waited for."""
+class _Taken(Exception):
+    """Ends an operation whose request was taken; the answer goes past zeep so."""
 
-    def __init__(self, sent: Sent, *, wants_reply: bool) -> None:
-        super().__init__(sent.message_id)
-        self.sent = sent
-        self.wants_reply = wants_reply
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class ReliablePlugin(Plugin):
@@ -86,13 +89,13 @@ class ReliableTransport:
         wanted = headers.pop(_WANTS_REPLY, None)
         if wanted is None:
             raise ConfigurationError("A ReliableTransport needs a ReliablePlugin, as the last of the client's plugins.")
-        content, wants_reply = etree_to_string(envelope), wanted == "yes"
-        sent = self._source.ask(content, to=address) if wants_reply else self._source.send(content, to=address)
-        if _later.get():
-            raise _IsStored(sent, wants_reply=wants_reply)
+        content, wants_reply, take = etree_to_string(envelope), wanted == "yes", _take.get()
+        if take is not None:
+            raise _Taken(take(content, address, wants_reply))
         if not wants_reply:
+            self._source.send(content, to=address)
             return _response(202, "", b"")
-        return answered(self._source.reply(sent, self._timeout))
+        return answered(self._source.reply(self._source.ask(content, to=address), self._timeout))
 
 
 def answered(reply: Reply) -> requests.Response:
@@ -110,12 +113,12 @@ def _response(status: int, content_type: str, content: bytes) -> requests.Respon
 class Later:
     """The result of an operation that is not waited for."""
 
-    def __init__(self, client: ReliableClient, operation: str, stored: _IsStored) -> None:
+    def __init__(self, client: ReliableClient, operation: str, sent: Sent, *, wants_reply: bool) -> None:
         self._client = client
         self._operation = operation
-        self._sent = stored.sent
-        self._wants_reply = stored.wants_reply
-        self.message_id = stored.sent.message_id
+        self._sent = sent
+        self._wants_reply = wants_reply
+        self.message_id = sent.message_id
 
     def done(self) -> bool:
         """Whether ``result`` would answer at once."""
@@ -130,22 +133,23 @@ class Later:
 
 
 class _Operations:
-    """``client.later``: its operations answer a ``Later`` as soon as their requests are stored."""
+    """The operations of a client, whose requests ``take`` takes; its first argument is the operation's name."""
 
-    def __init__(self, client: ReliableClient) -> None:
+    def __init__(self, client: ReliableClient, take: Callable[[str, bytes, str, bool], Any]) -> None:
         self._client = client
+        self._taking = take
 
     def __getattr__(self, name: str) -> Any:
         operation = self._client.service[name]
 
-        def call(*arguments: Any, **named: Any) -> Later:
-            token = _later.set(True)
+        def call(*arguments: Any, **named: Any) -> Any:
+            token = _take.set(partial(self._taking, name))
             try:
                 operation(*arguments, **named)
-            except _IsStored as stored:
-                return Later(self._client, name, stored)
+            except _Taken as taken:
+                return taken.answer
             finally:
-                _later.reset(token)
+                _take.reset(token)
             raise ConfigurationError("The client's transport was replaced: make a new ReliableClient.")
 
         return call
@@ -189,13 +193,27 @@ class ReliableClient(zeep.Client):
         except BaseException:
             self.source.close()
             raise
-        self.later = _Operations(self)
+        self.later = _Operations(self, self._later)
+        """Its operations answer a ``Later`` as soon as their requests are stored."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_raised: Any) -> None:
         self.source.close()
+
+    def _later(self, operation: str, content: bytes, to: str, wants_reply: bool) -> Later:
+        sent = self.source.ask(content, to=to) if wants_reply else self.source.send(content, to=to)
+        return Later(self, operation, sent, wants_reply=wants_reply)
+
+    def enqueue(self, connection: object) -> _Operations:
+        """Operations that write their requests by ``connection`` into the program's own database, in its transaction,
+        and answer the MessageID: see ``RMSource.enqueue``. ``client.source.relay`` moves them on."""
+
+        def take(_operation: str, content: bytes, to: str, wants_reply: bool) -> str:
+            return self.source.enqueue(connection, content, to=to, wants_reply=wants_reply)
+
+        return _Operations(self, take)
 
     def replies(self, message_id: str) -> Any:
         """What the operation of this MessageID has returned, whichever process has called it; ``None`` where there is

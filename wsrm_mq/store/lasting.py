@@ -76,11 +76,11 @@ class Lasting:
         if self.is_missing:
             self.start()
 
-    def join(self) -> None:
-        """Wait for its end, which it was told to; does nothing in the thread itself."""
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, which it was told to, ``timeout`` seconds at most; does nothing in the thread itself."""
         thread, self._thread, self.is_missing = self._thread, None, False
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(timeout)
 
     def _run(self) -> None:
         has_ended = False
