@@ -24,7 +24,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.sequence.faults import Fault, InvalidAcknowledgement, UnknownSequence
 from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
-from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
+from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import channels
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
