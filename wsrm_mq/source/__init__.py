@@ -1,17 +1,20 @@
 """The RM Source: requests that are stored before they leave, and sent until their destination has acknowledged them.
 
-``ReliableClient``, ``ReliablePlugin``, ``ReliableTransport`` and ``reliable`` are for zeep, which is imported when they
-are asked for.
+``ReliableClient``, ``AsyncReliableClient``, ``ReliablePlugin``, ``ReliableTransport`` and ``reliable`` are for zeep,
+which is imported when they are asked for.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wsrm_mq.source.source import DeadRequest, Reply, RMSource, Sent
 
 if TYPE_CHECKING:
+    from wsrm_mq.source.async_client import AsyncReliableClient
     from wsrm_mq.source.zeep_client import ReliableClient, ReliablePlugin, ReliableTransport, reliable
 
 __all__ = [
+    "AsyncReliableClient",
     "DeadRequest",
     "RMSource",
     "ReliableClient",
@@ -21,12 +24,13 @@ __all__ = [
     "Sent",
     "reliable",
 ]
-_OF_ZEEP = ("ReliableClient", "ReliablePlugin", "ReliableTransport", "reliable")
+_OF_ZEEP = {
+    "AsyncReliableClient": "async_client",
+    **dict.fromkeys(("ReliableClient", "ReliablePlugin", "ReliableTransport", "reliable"), "zeep_client"),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _OF_ZEEP:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from wsrm_mq.source import zeep_client
-
-    return getattr(zeep_client, name)
+    return getattr(import_module(f"wsrm_mq.source.{_OF_ZEEP[name]}"), name)

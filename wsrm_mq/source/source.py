@@ -7,10 +7,12 @@ tables. Any number of processes may send from one store; each sequence is sent b
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -322,15 +324,25 @@ class RMSource:
         deadline = None if timeout is None else time.monotonic() + timeout
         settled = Signal()
         with self._engine.waiters.expecting(sent.position, settled):
-            while True:
-                outcome, reason = self._outcome(sent)
-                if outcome == "delivered":
-                    return
-                if outcome is not None:
-                    raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise Pending(sent.message_id)
+            while not self._is_acknowledged(sent, deadline):
                 settled.wait(_LOOK_SECONDS)
+
+    async def wait_async(self, sent: Sent, timeout: float | None = None) -> None:
+        """``wait`` in an event loop, which goes on meanwhile."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        settled = _LoopSignal()
+        with self._engine.waiters.expecting(sent.position, settled):
+            while not await asyncio.to_thread(self._is_acknowledged, sent, deadline):
+                await settled.wait(_LOOK_SECONDS)
+
+    def _is_acknowledged(self, sent: Sent, deadline: float | None) -> bool:
+        """Raises as ``wait``."""
+        outcome, reason = self._outcome(sent)
+        if outcome not in (None, "delivered"):
+            raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
+        if outcome is None and deadline is not None and time.monotonic() >= deadline:
+            raise Pending(sent.message_id)
+        return outcome is not None
 
     def is_settled(self, sent: Sent) -> bool:
         """Whether ``wait`` would end at once."""
@@ -349,6 +361,11 @@ class RMSource:
         if found is None:
             raise NotFound(f"{sent.message_id}: has no reply; send what is replied to with `ask`.")
         return found
+
+    async def reply_async(self, sent: Sent, timeout: float | None = None) -> Reply:
+        """``reply`` in an event loop, which goes on meanwhile."""
+        await self.wait_async(sent, timeout)
+        return await asyncio.to_thread(self.reply, sent)
 
     def replies(self, message_id: str) -> Reply | None:
         """The reply to the request of this MessageID, whatever process has sent it; ``None``: there is none yet. It is
@@ -390,3 +407,21 @@ class RMSource:
 
 def _never(_delivery: Delivery) -> Outcome:
     raise AssertionError("nothing is delivered here")
+
+
+class _LoopSignal:
+    """An event that other threads set and this loop waits for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()

@@ -85,29 +85,32 @@ class ReliableTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def post_xml(self, address: str, envelope: Any, headers: Any) -> requests.Response:
+    def post_xml(self, address: str, envelope: Any, headers: Any) -> Any:
         wanted = headers.pop(_WANTS_REPLY, None)
         if wanted is None:
             raise ConfigurationError("A ReliableTransport needs a ReliablePlugin, as the last of the client's plugins.")
         content, wants_reply, take = etree_to_string(envelope), wanted == "yes", _take.get()
         if take is not None:
             raise _Taken(take(content, address, wants_reply))
+        return self._exchange(content, address, wants_reply)
+
+    def _exchange(self, content: bytes, to: str, wants_reply: bool) -> Any:
         if not wants_reply:
-            self._source.send(content, to=address)
-            return _response(202, "", b"")
-        return answered(self._source.reply(self._source.ask(content, to=address), self._timeout))
+            self._source.send(content, to=to)
+            return response(202, "", b"")
+        return answered(self._source.reply(self._source.ask(content, to=to), self._timeout))
 
 
 def answered(reply: Reply) -> requests.Response:
     """A reply as zeep expects it of HTTP."""
-    return _response(reply.status, reply.content_type, reply.content)
+    return response(reply.status, reply.content_type, reply.content)
 
 
-def _response(status: int, content_type: str, content: bytes) -> requests.Response:
-    response = requests.Response()
-    response.status_code, response._content = status, content
-    response.headers["Content-Type"] = content_type
-    return response
+def response(status: int, content_type: str, content: bytes) -> requests.Response:
+    made = requests.Response()
+    made.status_code, made._content = status, content
+    made.headers["Content-Type"] = content_type
+    return made
 
 
 class Later:
@@ -116,31 +119,32 @@ class Later:
     def __init__(self, client: ReliableClient, operation: str, sent: Sent, *, wants_reply: bool) -> None:
         self._client = client
         self._operation = operation
-        self._sent = sent
+        self.sent = sent
         self._wants_reply = wants_reply
         self.message_id = sent.message_id
 
     def done(self) -> bool:
         """Whether ``result`` would answer at once."""
-        return self._client.source.is_settled(self._sent)
+        return self._client.source.is_settled(self.sent)
 
     def result(self, timeout: float | None = None) -> Any:
         """What the operation returns, or raises; ``None`` once it is acknowledged, where it has no output. Raises
         ``Pending`` after ``timeout`` seconds."""
         if not self._wants_reply:
-            return self._client.source.wait(self._sent, timeout)
-        return self._client.read(self._operation, self._client.source.reply(self._sent, timeout))
+            return self._client.source.wait(self.sent, timeout)
+        return self._client.read(self._operation, self._client.source.reply(self.sent, timeout))
 
 
 class _Operations:
     """The operations of a client, whose requests ``take`` takes; its first argument is the operation's name."""
 
     def __init__(self, client: ReliableClient, take: Callable[[str, bytes, str, bool], Any]) -> None:
-        self._client = client
+        # One that waits for nothing: a client for event loops has another one itself.
+        self._service = zeep.Client.bind(client, client._default_service_name, client._default_port_name)
         self._taking = take
 
     def __getattr__(self, name: str) -> Any:
-        operation = self._client.service[name]
+        operation = self._service[name]
 
         def call(*arguments: Any, **named: Any) -> Any:
             token = _take.set(partial(self._taking, name))
@@ -163,6 +167,8 @@ class ReliableClient(zeep.Client):
         with ReliableClient("http://partner.example/orders?wsdl", store="outbox.db") as client:
             client.service.put_order(n=1, text="two seats")
     """
+
+    _transport = ReliableTransport
 
     def __init__(
         self,
@@ -187,7 +193,7 @@ class ReliableClient(zeep.Client):
         timing = {"resend": resend_of(policy)} if rm in (None, policy.rm.label) else {}
         self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
         try:
-            reliable = ReliableTransport(self.source, inner, timeout)
+            reliable = self._transport(self.source, inner, timeout)
             egress = [*(plugins or []), ReliablePlugin(self.source)]
             super().__init__(wsdl, transport=reliable, plugins=egress, **options)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -202,7 +208,7 @@ class ReliableClient(zeep.Client):
     def __exit__(self, *_raised: Any) -> None:
         self.source.close()
 
-    def _later(self, operation: str, content: bytes, to: str, wants_reply: bool) -> Later:
+    def _later(self, operation: str, content: bytes, to: str, wants_reply: bool) -> Any:
         sent = self.source.ask(content, to=to) if wants_reply else self.source.send(content, to=to)
         return Later(self, operation, sent, wants_reply=wants_reply)
 
