@@ -1,7 +1,7 @@
 """An RM Destination that stores nothing: it answers each request with an acknowledgement of all that has come. It may
 stand behind a network of its own, which is slow, and loses messages.
 
-    python -m bench.source_peer [--rtt MS] [--loss SHARE] [--late MS]
+    python -m bench.source_peer [--rtt MS] [--loss SHARE]
 
 A third of what is lost never arrives, and a third is answered and the answer lost: the connection ends. Of the last
 third nobody knows: a proxy has taken it, says so (202), and loses it. Prints its port as JSON; what it has counted is
@@ -15,7 +15,6 @@ import asyncio
 import json
 import random
 import re
-from collections import defaultdict
 from typing import Any, Final
 
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
@@ -32,19 +31,13 @@ _ENVELOPE: Final = (
 _HEAD: Final = "HTTP/1.1 {}\r\nContent-Type: text/xml\r\nContent-Length: {}\r\n\r\n"
 
 
-class _Sequence:
-    received: AckRanges = EMPTY
-    acknowledged: AckRanges = EMPTY
-
-
 class Destination:
     """The sequences that it has, and what it has counted. One begins with its first message."""
 
-    def __init__(self, rtt: float, loss: float, late: float) -> None:
+    def __init__(self, rtt: float, loss: float) -> None:
         self._rtt = rtt
         self._loss = loss
-        self._late = late
-        self._sequences: defaultdict[str, _Sequence] = defaultdict(_Sequence)
+        self._received: dict[str, AckRanges] = {}
         self._created = 0
         self._random = random.Random(1)
         self._deaf_until = 0.0
@@ -55,7 +48,7 @@ class Destination:
         """The answer to a request; ``None``: there is none, and the connection ends."""
         loop = asyncio.get_running_loop()
         if request.startswith(b"GET"):
-            numbers = sum(one.received.count() for one in self._sequences.values())
+            numbers = sum(one.count() for one in self._received.values())
             return _http("200 OK", json.dumps({"came": self.came, "numbers": numbers}))
         if request.startswith(b"POST /down"):
             self._deaf_until = loop.time() + float(body)
@@ -82,20 +75,11 @@ class Destination:
             )
         self.came += 1
         identifier = named[1].decode()
-        sequence = self._sequences[identifier]
-        sequence.received = sequence.received.add(number)
-        if self._late:
-            asyncio.get_running_loop().call_later(self._late, _acknowledge, sequence, number)
-        else:
-            sequence.acknowledged = sequence.received
-        said = f"<r:Identifier>{identifier}</r:Identifier>{_ranges(sequence.acknowledged)}"
+        received = self._received[identifier] = self._received.get(identifier, EMPTY).add(number)
+        said = f"<r:Identifier>{identifier}</r:Identifier>{_ranges(received)}"
         action = f"<a:Action>{_RM}/SequenceAcknowledgement</a:Action>"
         header = f"{action}<r:SequenceAcknowledgement>{said}</r:SequenceAcknowledgement>"
         return _http("200 OK", _ENVELOPE.format(header, ""))
-
-
-def _acknowledge(sequence: _Sequence, number: int) -> None:
-    sequence.acknowledged = sequence.acknowledged.add(number)
 
 
 def _ranges(ranges: AckRanges) -> str:
@@ -140,9 +124,8 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m bench.source_peer")
     options.add_argument("--rtt", type=float, default=0.0, help="ms for each exchange, give or take a quarter")
     options.add_argument("--loss", type=float, default=0.0, help="share of messages that are lost, 0 to 1")
-    options.add_argument("--late", type=float, default=0.0, help="ms after which a message is acknowledged")
     chosen = options.parse_args()
-    asyncio.run(_serve(Destination(chosen.rtt / 1_000, chosen.loss, chosen.late / 1_000)))
+    asyncio.run(_serve(Destination(chosen.rtt / 1_000, chosen.loss)))
 
 
 if __name__ == "__main__":

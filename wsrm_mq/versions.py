@@ -90,6 +90,8 @@ class MakeConnectionVersion:
         return address.startswith(self.anonymous) and len(address) > len(self.anonymous)
 
 
+FLOW_NAMESPACE: Final = "http://schemas.microsoft.com/ws/2006/05/rm"
+"""Of BufferRemaining, WCF's flow control."""
 MAKE_CONNECTION_NAMESPACE: Final = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 MAKE_CONNECTION: Final = MakeConnectionVersion(
     namespace=MAKE_CONNECTION_NAMESPACE,

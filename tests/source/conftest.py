@@ -9,6 +9,7 @@ import pytest
 
 from tests.source.partner import Partner
 from tests.support.source import OPPOSITES
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source import RMSource
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.testing import EnvelopeFactory, ManualClock, RMVersion
@@ -95,6 +96,7 @@ def open_source(tmp_path: Path, partner: Partner) -> Iterator[Open]:
                 "addressing": speak.addressing.label,
                 "post": partner.post,
                 "clock": clock,
+                "resend": Resend(),  # waits of a length that is known
                 **options,
             },
         )

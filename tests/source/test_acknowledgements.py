@@ -68,6 +68,45 @@ def test_each_wait_is_longer_than_the_one_before(source: Source, partner: Partne
         assert source.at_rest()
 
 
+@pytest.mark.spec("S-RET-004")
+def test_messages_that_were_sent_together_do_not_come_back_together(open_source: Open, partner: Partner) -> None:
+    source = open_source(resend=Resend((3_000, 60_000), spread=0.5))
+    now = source.clock()
+    sent_in_vain(source, partner)
+    due = sorted(at - now for (at,) in source.rows("SELECT retry_at FROM entry WHERE retry_at IS NOT NULL"))
+    assert 3_000 <= due[0] < due[-1] <= 4_500
+    source.pass_time(due[0] / 1000)
+    assert partner.within(lambda: len(partner.places) > 5)
+    assert source.at_rest()
+    assert len(partner.places) < 10
+    source.pass_time((due[-1] - due[0]) / 1000)
+    assert partner.within(lambda: len(partner.places) == 10)
+
+
+def test_what_those_behind_it_have_overtaken_is_sent_again_at_once(source: Source, partner: Partner) -> None:
+    """Three times at most; then it waits as ``resend`` says."""
+    send(source, *map(str, range(1, 21)))
+    assert source.flush(5)
+    partner.takes = lambda received: received.sequence is None or received.sequence.number != 21
+    for number in range(21, 36):
+        send(source, str(number))
+        assert partner.within(lambda number=number: number == 21 or acknowledged(source).endswith(f"{number}"))
+        assert source.at_rest()
+    assert partner.places.count((ONE, 21)) == 4
+    partner.takes = lambda _received: True
+    assert source.in_time(20)
+    assert partner.texts() == [*map(str, range(1, 36))]
+    assert len(partner.places) == 34 + 5
+
+
+def test_what_two_behind_it_have_overtaken_may_be_on_its_way(source: Source, partner: Partner) -> None:
+    partner.takes = lambda received: received.sequence is None or received.sequence.number != 2
+    send(source, *"abcd")
+    assert partner.within(lambda: acknowledged(source) == "1,3-4")
+    assert source.at_rest()
+    assert partner.places.count((ONE, 2)) == 1
+
+
 @pytest.mark.spec("S-ACK-001", "S-ACK-006", "S-ACK-007", "S-ACK-008")
 def test_ranges_release_what_they_name_in_any_order(source: Source, partner: Partner) -> None:
     sent_in_vain(source, partner)

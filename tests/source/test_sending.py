@@ -6,7 +6,9 @@ import pytest
 
 from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope, text
+from wsrm_mq.envelope.render import sequence_acknowledgement
 from wsrm_mq.errors import BadRequest, ConfigurationError, Pending
+from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSA_2004, WSA_2005
 
 
@@ -131,6 +133,49 @@ def test_no_more_than_a_window_leaves_unacknowledged(
     assert source.in_time()
     assert partner.places[:4] == [("urn:there:1", number) for number in (1, 2, 3, 4)]
     assert partner.texts() == [*"abcdefgh"]
+
+
+def test_the_window_of_a_new_sequence_is_small_and_opens_with_what_is_acknowledged(
+    source: Source, partner: Partner
+) -> None:
+    partner.takes = lambda _received: False
+    send(source, *map(str, range(40)))
+    assert partner.within(lambda: len(partner.places) == 8)
+    assert source.at_rest()
+    assert len(partner.places) == 8
+    partner.takes = lambda received: received.sequence is not None and received.sequence.number <= 12
+    source.pass_time(3)
+    assert partner.within(lambda: source.states()[0][2] == "1-12")
+    assert source.at_rest()
+    assert max(number for _one, number in partner.places) == 12 + 12
+
+
+@pytest.mark.spec("S-SND-012")
+@pytest.mark.parametrize("room", [0, 2])
+def test_no_more_leaves_than_the_destination_says_it_has_room_for(source: Source, partner: Partner, room: int) -> None:
+    """Where it has none one message asks for it, as WCF leaves it unacknowledged."""
+    said = [room]
+
+    def says(received: Reply) -> bytes | None:
+        if received.sequence is None:
+            return None
+        if partner.takes(received):
+            partner.numbers[received.sequence.identifier].add(received.sequence.number)
+        ack = partner.ack(received.sequence.identifier)._replace(buffer_remaining=said[0])
+        return sequence_acknowledgement(partner.speak.soap, partner.speak.addressing, partner.speak.rm, [ack])
+
+    partner.says = says
+    send(source, "a")
+    assert source.flush(5)
+    partner.takes = lambda _received: False
+    send(source, *"bcdefg")
+    allowed = max(room, 1)
+    assert partner.within(lambda: len(partner.places) == 1 + allowed)
+    assert source.at_rest()
+    assert len(partner.places) == 1 + allowed
+    partner.takes, said[0] = lambda _received: True, 3
+    assert source.in_time()
+    assert partner.texts() == [*"abcdefg"]
 
 
 @pytest.mark.peer("P-66")

@@ -37,7 +37,7 @@ from wsrm_mq.sequence.faults import (
     InvalidAddressingHeader,
     MalformedMessage,
 )
-from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
+from wsrm_mq.versions import FLOW_NAMESPACE, MAKE_CONNECTION_NAMESPACE, MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
 
 _ENDINGS: Final[Mapping[str, type[CloseSequence] | type[TerminateSequence]]] = {
     "CloseSequence": CloseSequence,
@@ -48,6 +48,7 @@ _RESPONSES: Final[Mapping[str, type[CloseSequenceResponse] | type[TerminateSeque
     "TerminateSequenceResponse": TerminateSequenceResponse,
 }
 _TOKEN_REFERENCE: Final = f"{NAME_SEPARATOR}SecurityTokenReference"
+_BUFFER_REMAINING: Final = f"{FLOW_NAMESPACE}{NAME_SEPARATOR}BufferRemaining"
 _REPEATABLE: Final = frozenset(("AcknowledgementRange", "Nack"))
 
 
@@ -98,7 +99,7 @@ class Reader:
         none, final = "None" in children, "Final" in children
         if ranges == ((0, 0),) and not self._rm.has_none:
             ranges, none = (), True
-        said = SequenceAcknowledgement(identifier, ranges, nacks, final)
+        said = SequenceAcknowledgement(identifier, ranges, nacks, final, _room(block))
         if not (ranges or nacks or none) or (nacks and (ranges or none or final)):
             reason = "The children of SequenceAcknowledgement do not go together."
             raise EnvelopeError(InvalidAcknowledgement(reason, identifier, said=said))
@@ -222,6 +223,15 @@ def _range(element: Element) -> tuple[int, int]:
         return parse_unsigned(element.get("Lower", "")), parse_unsigned(element.get("Upper", ""))
     except ValueError:
         raise _malformed("An AcknowledgementRange is malformed.") from None
+
+
+def _room(acknowledgement: Element) -> int | None:
+    """WCF's BufferRemaining. An extension that cannot be read is as if it were not there (S-ACK-017)."""
+    said = next((child for child in acknowledgement if child.tag == _BUFFER_REMAINING), None)
+    try:
+        return None if said is None else parse_unsigned(simple_text(said))
+    except ValueError:
+        return None
 
 
 def _expires(children: Mapping[str, Element]) -> int | None:

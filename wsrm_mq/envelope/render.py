@@ -27,13 +27,18 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSA_2004, AddressingVersion, RMVersion, SOAPVersion
+from wsrm_mq.versions import (
+    FLOW_NAMESPACE,
+    MAKE_CONNECTION_NAMESPACE,
+    WSA_2004,
+    AddressingVersion,
+    RMVersion,
+    SOAPVersion,
+)
 
 _UNMARKED: Final = (WSA_2004,)
 """Versions without IsReferenceParameter."""
-_BUFFER_REMAINING: Final = (
-    '<netrm:BufferRemaining xmlns:netrm="http://schemas.microsoft.com/ws/2006/05/rm">{}</netrm:BufferRemaining>'
-)
+_BUFFER_REMAINING: Final = f'<netrm:BufferRemaining xmlns:netrm="{FLOW_NAMESPACE}">{{}}</netrm:BufferRemaining>'
 _OWN_NAMES: Final = re.compile(b'<Action xmlns="[^"]*">([^<]*)</Action><MessageID xmlns="[^"]*">([^<]*)</MessageID>')
 _60_BITS: Final = 2**60 - 1
 _KNOWN_SEQUENCES: Final = 4_096

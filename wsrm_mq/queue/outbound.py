@@ -10,7 +10,7 @@ that of an RM Source's requests (``queue.requests``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
@@ -25,6 +25,7 @@ from wsrm_mq.sequence.elements import (
 from wsrm_mq.sequence.faults import Fault, InvalidAcknowledgement, UnknownSequence
 from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import channels
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
@@ -34,6 +35,9 @@ from wsrm_mq.store.transaction import Transaction
 
 R = TypeVar("R", bound=Receipt)
 
+OVERTAKEN: Final = 3
+"""A message is taken for lost, as often at most, once so many behind it have been acknowledged since it was sent: those
+that arrive out of order are rarely further apart. TCP has the same measure (RFC 5681, 3.2)."""
 SEQUENCE_ENDED = "sequence_ended"
 """Reason of dead letters: the sequence that they had their numbers in was closed or has ended, and they were not
 acknowledged."""
@@ -122,7 +126,7 @@ def hear_of(
             settled += (key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall())
         for lower, upper in step.wanted:
             tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
-        if step.wanted:
+        if _send_overtaken(tx, outbound, lane) or step.wanted:
             lane.wait(tx.now, None)
         if outbound.has_requests:
             let_out(tx, outbound, lane)
@@ -130,6 +134,14 @@ def hear_of(
     if _is_left(outbound):
         end_outbound(tx, outbound)
     return Heard(step.fault, tuple(settled))
+
+
+def _send_overtaken(tx: Transaction, outbound: OutboundRecord, lane: Lane) -> int:
+    """Send again at once what is taken for lost: see ``OVERTAKEN``. Answers how many."""
+    acknowledged = outbound.value.acknowledged
+    told = {"lane": lane.id, "highest": acknowledged.highest, "most": OVERTAKEN}
+    gaps = acknowledged.gaps() if outbound.has_requests else EMPTY
+    return sum(tx.execute(channels.SEND_OVERTAKEN, {**told, "lower": low, "upper": up}).rowcount for low, up in gaps)
 
 
 def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,10 +63,15 @@ class Resend:
         1_000 * step for step in (3, 10, 30, 120, 600, 1800, 3600, 7200, 14400, 28800, 28800)
     )
     """How long to wait before the second, third, … sending, in ms; after the last it is a dead letter. A day in all."""
+    spread: float = 0.0
+    """Each wait is longer by up to this share of it, drawn anew: many that failed together do not come back together
+    (S-RET-004)."""
 
     def wait(self, sendings: int) -> int | None:
         """How long to wait after so many, in ms; ``None``: there is no other."""
-        return self.ladder[sendings - 1] if sendings <= len(self.ladder) else None
+        if sendings > len(self.ladder):
+            return None
+        return round(self.ladder[sendings - 1] * random.uniform(1, 1 + self.spread))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 """The window of a sequence of requests: how many of its messages may be sent that are not acknowledged (S-SND-012).
 
+It opens with what is acknowledged: a destination that is new, or was away, is not flooded. One that says how much room
+it has gets no more than that; where it has none, one message asks for it again and again, as ``resend`` says.
+
 What lies beyond it is held in its lane, as is all of a sequence that its destination has not created yet: the limit of
 the lane rises by what is created and acknowledged, one number on one row however much waits.
 """
@@ -15,6 +18,8 @@ from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 WINDOW: Final = 256
+FIRST: Final = 8
+"""The window of a new sequence."""
 
 
 def may_leave(outbound: OutboundRecord, number: int) -> bool:
@@ -24,7 +29,11 @@ def may_leave(outbound: OutboundRecord, number: int) -> bool:
 
 def _end(outbound: OutboundRecord) -> int:
     value = outbound.value
-    return 0 if value.state is OutboundState.CREATING else value.acknowledged.expected + WINDOW
+    if value.state is OutboundState.CREATING:
+        return 0
+    expected, room = value.acknowledged.expected, value.takes_below
+    end = expected + min(WINDOW, max(FIRST, expected - 1))
+    return end if room is None else min(end, max(room, expected + 1))
 
 
 def let_out(tx: Transaction, outbound: OutboundRecord, lane: Lane) -> None:

@@ -53,6 +53,8 @@ class OutboundSequence(NamedTuple):
     """No number above it is given: it had LastMessage (1.0), or the destination takes no more."""
     is_final: bool = False
     """The destination has said that ``acknowledged`` will not change."""
+    takes_below: int | None = None
+    """The lowest number for which the destination has no room, as it said last; ``None``: it has said nothing."""
 
     @property
     def unacknowledged(self) -> AckRanges:
@@ -236,8 +238,13 @@ def _acknowledged(
     acknowledged = _merged(before.acknowledged, said)
     if len(acknowledged) > MOST_RANGES:
         return OutboundStep(before, OutboundAct.IGNORE)
+    room = said.buffer_remaining
     return OutboundStep(
-        after._replace(acknowledged=acknowledged, is_final=before.is_final or said.final),
+        after._replace(
+            acknowledged=acknowledged,
+            is_final=before.is_final or said.final,
+            takes_below=None if room is None else acknowledged.highest + 1 + room,
+        ),
         act,
         released=acknowledged.without(before.acknowledged),
         wanted=AckRanges.of(said.nacks).without(acknowledged),

@@ -20,7 +20,7 @@ from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.errors import LeftAlone, NotAnswered
 from wsrm_mq.remembered import Recent
 
-PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
+PAUSES: Final = (0.02, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
 """Seconds for which a host is left alone after the first, second, … time; after more of them as long as after the last.
 Each is taken from 80 to 120 %, so that many sources do not come back together (S-RET-004)."""
 LONGEST_ASKED: Final = 3_600.0

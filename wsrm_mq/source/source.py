@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 """The program says where its requests go."""
+RESEND: Final = Resend(spread=0.2)
 _LOOK_SECONDS: Final = 0.2
 """Between two looks of a call that waits whether another process has settled its request."""
 
@@ -114,7 +115,7 @@ class RMSource:
             which = " or ".join(one.label for one in self.rm.addressings)
             raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
         self.addressing = spoken
-        policy = QueuePolicy(max_expires=round(expires * 1000), resend=resend or Resend())
+        policy = QueuePolicy(max_expires=round(expires * 1000), resend=resend or RESEND)
         self._policy = policy
         self._headers = dict(headers or {})
         self._engine = Engine(

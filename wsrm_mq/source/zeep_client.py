@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ from zeep.wsdl.utils import etree_to_string, get_or_create_header
 from wsrm_mq.envelope.policy import Asserted, asserted
 from wsrm_mq.errors import ConfigurationError, NotFound
 from wsrm_mq.queue.policy import Resend
-from wsrm_mq.source.source import Reply, RMSource, Sent
+from wsrm_mq.source.source import RESEND, Reply, RMSource, Sent
 from wsrm_mq.versions import ADDRESSING_VERSIONS
 
 _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
@@ -257,9 +258,9 @@ def refuse_security(wsse: object) -> None:
 
 def resend_of(policy: Asserted) -> Resend:
     """How to send again to a service of this policy: nothing before it may have acknowledged (POL-002)."""
-    usual = Resend()
+    usual = RESEND
     if policy.retransmission is None and policy.acknowledgement is None:
         return usual
     first = max(policy.retransmission or usual.ladder[0], policy.acknowledgement or 0)
     own = tuple(first << step if policy.is_exponential else first for step in range(_OWN_WAITS))
-    return Resend((*own, *(wait for wait in usual.ladder if wait > own[-1])))
+    return replace(usual, ladder=(*own, *(wait for wait in usual.ladder if wait > own[-1])))

@@ -65,6 +65,25 @@ SETTLE_RANGE: Final = compiled(
 positions, as they were stored first."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
+_later: Final = entry.alias("later")
+_ACKNOWLEDGED_SINCE: Final = (
+    select(func.count())
+    .where(
+        *(_later.c.lane == entry.c.lane, _later.c.number > entry.c.number, _later.c.number >= p("upper")),
+        *(_later.c.number <= p("highest"), _later.c.settled_at >= entry.c.retry_from),
+    )
+    .scalar_subquery()
+)
+SEND_OVERTAKEN: Final = compiled(
+    update(entry)
+    .where(
+        *(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.retry_at.is_not(None)),
+        *(entry.c.deliveries <= p("most"), entry.c.failures == 0, p("most") <= _ACKNOWLEDGED_SINCE),
+    )
+    .values(retry_at=None)
+)
+"""At once, what was sent ``:most`` times or fewer, if so many above it, up to the number ``:highest``, have been
+acknowledged since."""
 SEND_AGAIN: Final = compiled(
     update(entry)
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))

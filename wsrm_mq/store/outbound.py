@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 _P: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in outbound.columns}
 _AS_STORED: Final = ("id", "queue", "principal", "peer", "partner")
-_SAVED: Final = ("state", "given", "acknowledged", "unacknowledged", "last_number", "is_final", "waiting_since")
+_SAVED: Final = (
+    "state",
+    "given",
+    "acknowledged",
+    "unacknowledged",
+    "last_number",
+    "is_final",
+    "takes_below",
+    "waiting_since",
+)
 _NAMES: Final = tuple(f"outbound_{column.name}" for column in outbound.columns)
 OUTBOUND_COLUMNS: Final = tuple(column.label(name) for column, name in zip(outbound.columns, _NAMES, strict=True))
 """The columns that ``OutboundRecord.load`` reads, to be selected in any query."""
@@ -176,6 +185,7 @@ class OutboundRecord:
             acknowledged=AckRanges.parse(row["acknowledged"]),
             last_number=row["last_number"],
             is_final=bool(row["is_final"]),
+            takes_below=row["takes_below"],
         )
         record = cls(
             value=value,
@@ -205,6 +215,7 @@ class OutboundRecord:
             "unacknowledged": value.given - value.acknowledged.count(),
             "last_number": value.last_number,
             "is_final": int(value.is_final),
+            "takes_below": value.takes_below,
             "waiting_since": self.waiting_since,
             "endpoint": endpoint_text(self.endpoint),
             "acks_with_reply": int(self.acks_with_reply),

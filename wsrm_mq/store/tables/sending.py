@@ -41,6 +41,8 @@ outbound_sequence: Final = table(
     Column("endpoint", Text),
     # The number of a request is told with its reply alone, until that is acknowledged.
     Column("acks_with_reply", Number, nullable=False, server_default="0"),
+    # The lowest number for which the destination has no room, as it said last; NULL: it has said nothing.
+    Column("takes_below", Number),
     one_of("state", OUTBOUND_STATES),
     sqlite_autoincrement=True,
 )
