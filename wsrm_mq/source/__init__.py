@@ -7,6 +7,7 @@ which is imported when they are asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wsrm_mq.source.notices import Notice
 from wsrm_mq.source.source import DeadRequest, Reply, RMSource, Sent
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncReliableClient",
     "DeadRequest",
+    "Notice",
     "RMSource",
     "ReliableClient",
     "ReliablePlugin",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from wsrm_mq import outbox
 from wsrm_mq.delivery.delivery import Delivery, Outcome
@@ -35,6 +35,7 @@ from wsrm_mq.queue.requests import Destination
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.source import acts
+from wsrm_mq.source.notices import Notices, OnNotice
 from wsrm_mq.source.persistent import Persistent
 from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
@@ -54,6 +55,9 @@ _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 RESEND: Final = Resend(spread=0.2)
 _LOOK_SECONDS: Final = 0.2
 """Between two looks of a call that waits whether another process has settled its request."""
+
+_LAST_NOTICES_SECONDS: Final = 5.0
+R = TypeVar("R")
 
 
 class Sent(NamedTuple):
@@ -100,12 +104,15 @@ class RMSource:
         proxy: str | None = None,
         post: Post | None = None,
         on_event: OnEvent | None = None,
+        on_notice: OnNotice | None = None,
         clock: Clock = wall_clock,
     ) -> None:
         """``rm``: the version of WS-ReliableMessaging, 1.0 or 1.1, which is 1.2 too; ``addressing``: that of
         WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
         ``expires``: for how many seconds a sequence is asked for; ``timeout``: for how many an answer is waited for.
-        ``ca``, ``certificate`` and ``proxy``: see ``Poster``. ``post`` takes the place of HTTP."""
+        ``ca``, ``certificate`` and ``proxy``: see ``Poster``. ``post`` takes the place of HTTP.
+        ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
+        when it is acknowledged or given up; also for those that waited in the store before."""
         rm = {"1.2": "1.1"}.get(rm, rm)
         if rm not in RM_OF_LABEL:
             raise ConfigurationError(f"rm={rm!r} is no version of WS-ReliableMessaging: write 1.0, 1.1 or 1.2.")
@@ -132,6 +139,9 @@ class RMSource:
         self._relays: list[Relay] = []
         self._engine.start()
         self._engine.ask()
+        self._notices = None
+        if on_notice is not None:
+            self._notices = Notices(on_notice, self._engine.store.reader, self._engine.events)
 
     def __enter__(self) -> Self:
         return self
@@ -196,7 +206,10 @@ class RMSource:
             assert stored.sent.position is not None
             return stored.sent.position, self._begun(tx, stored)
 
-        return self._call(verb)
+        position = self._call(verb)
+        if self._notices is not None:
+            self._notices.stored(position, message.message_id)
+        return position
 
     def _begun(self, tx: Transaction, stored: requests.Stored) -> tuple[Claim, ...]:
         """The claims on what is to be sent because of a request that was stored."""
@@ -205,8 +218,8 @@ class RMSource:
             return stored.sent.claims
         return stored.sent.claims + ask(tx, outbound, self._policy).claims
 
-    def _call(self, verb: Callable[[Transaction], tuple[int, tuple[Claim, ...]]]) -> int:
-        def give(done: tuple[int, tuple[Claim, ...]]) -> None:
+    def _call(self, verb: Callable[[Transaction], tuple[R, tuple[Claim, ...]]]) -> R:
+        def give(done: tuple[R, tuple[Claim, ...]]) -> None:
             for claim in done[1]:
                 self._engine.dispatcher.give(claim)
 
@@ -237,15 +250,20 @@ class RMSource:
         self._relays.append(Relay(connect, name, self._move, self._forget, self._engine.events))
 
     def _move(self, calls: Sequence[outbox.Call]) -> None:
-        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+        def verb(tx: Transaction) -> tuple[dict[int, str], tuple[Claim, ...]]:
+            fresh: dict[int, str] = {}
             claims: tuple[Claim, ...] = ()
             for call in calls:
                 to, message = request_of(call)
                 stored = requests.store_once(tx, to, message, wants_reply=bool(call.wants_reply))
-                claims += () if stored is None else self._begun(tx, stored)
-            return 0, claims
+                if stored is not None and stored.sent.position is not None:
+                    fresh[stored.sent.position] = call.message_id
+                    claims += self._begun(tx, stored)
+            return fresh, claims
 
-        self._call(verb)
+        for position, message_id in self._call(verb).items():
+            if self._notices is not None:
+                self._notices.stored(position, message_id)
 
     def _forget(self, calls: Sequence[outbox.Call]) -> None:
         def verb(tx: Transaction) -> None:
@@ -403,6 +421,8 @@ class RMSource:
         ``timeout`` seconds."""
         for relay in self._relays:
             relay.stop()
+        if self._notices is not None:
+            self._notices.stop(_LAST_NOTICES_SECONDS)
         return self._engine.close(timeout)
 
 

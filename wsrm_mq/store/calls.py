@@ -15,7 +15,12 @@ _REQUESTS: Final = (
     .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
     .where(outbound_sequence.c.answers.is_(None), channel.c.is_numbered == 1)
 )
-WAITING: Final = compiled(select(func.count()).where(entry.c.lane.in_(_REQUESTS), entry.c.number >= 1, IS_LIVE))
+_WAITS: Final = (entry.c.lane.in_(_REQUESTS), entry.c.number >= 1, IS_LIVE)
+WAITING: Final = compiled(select(func.count()).where(*_WAITS))
+WAIT: Final = compiled(
+    select(message.c.id, message.c.message_id).join(entry, entry.c.message == message.c.id).where(*_WAITS)
+)
+"""Positions and MessageIDs of those that wait."""
 OUTCOME: Final = compiled(
     select(entry.c.outcome, entry.c.reason)
     .where(entry.c.message == bindparam("message"))
@@ -23,6 +28,17 @@ OUTCOME: Final = compiled(
     .limit(1)
 )
 """What became of the request that was stored at the position ``:message``, whatever sequence has it now."""
+_again = entry.alias("again")
+OUTCOMES: Final = compiled(
+    select(entry.c.message, entry.c.outcome, entry.c.reason)
+    .where(
+        entry.c.message.in_(select(func.keys_in(bindparam("keys", required=True)).table_valued("value").c.value)),
+        entry.c.outcome.is_not(None),
+        entry.c.id == select(func.max(_again.c.id)).where(_again.c.message == entry.c.message).scalar_subquery(),
+    )
+    .order_by(entry.c.message)
+)
+"""The same of those at the positions ``:keys``, a JSON list, that do not wait any more."""
 REQUEST: Final = compiled(
     select(message.c.id, message.c.action)
     .join(entry, entry.c.id == message.c.id)
