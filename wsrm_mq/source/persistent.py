@@ -20,9 +20,12 @@ from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.errors import LeftAlone, NotAnswered
 from wsrm_mq.remembered import Recent
 
-PAUSES: Final = (0.02, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0)
-"""Seconds for which a host is left alone after the first, second, … time; after more of them as long as after the last.
-Each is taken from 80 to 120 %, so that many sources do not come back together (S-RET-004)."""
+PART: Final = 1 / 8
+LEAST: Final = 0.02
+MOST: Final = 60.0
+"""A host is left alone for this part of the time for which it has been away, for so many seconds at least and at most:
+ever longer, and what waits for it is held up by no more than that. Each pause is taken from 80 to 120 %, so that many
+sources do not come back together (S-RET-004)."""
 LONGEST_ASKED: Final = 3_600.0
 """Seconds: the most of a Retry-After that counts."""
 _AWAY: Final = frozenset((408, 425, 429, 502, 503, 504))
@@ -31,8 +34,8 @@ _HOSTS: Final = 4_096
 
 
 class _Away:
-    def __init__(self, times: int, until: float, why: str) -> None:
-        self.times, self.until, self.why = times, until, why
+    def __init__(self, since: float | None, until: float, why: str) -> None:
+        self.since, self.until, self.why = since, until, why
 
 
 class Persistent(Patient):
@@ -66,7 +69,7 @@ class Persistent(Patient):
         if answered.status in _AWAY and "xml" not in content_type_of(answered.headers):
             asked = _retry_after(answered.headers)
             raise self._put_off(url, f"answered {answered.status}", asked)
-        self._away.keep(_place(url), _Away(0, 0.0, ""))
+        self._away.keep(_place(url), _Away(None, 0.0, ""))
         return answered
 
     def try_now(self) -> None:
@@ -77,12 +80,10 @@ class Persistent(Patient):
         place, now = _place(url), self._clock()
         with self._guard:
             before = self._away.get(place)
-            times = 0 if before is None else before.times
-            if before is None or before.until <= now:  # else another thread has just found the same
-                times += 1
-            seconds = PAUSES[min(times, len(PAUSES)) - 1] * random.uniform(0.8, 1.2)
+            since = now if before is None or before.since is None else before.since
+            seconds = min(MOST, max(LEAST, (now - since) * PART)) * random.uniform(0.8, 1.2)
             seconds = max(seconds, min(asked or 0.0, LONGEST_ASKED))
-            self._away.keep(place, _Away(times, now + seconds, why))
+            self._away.keep(place, _Away(since, now + seconds, why))
         return LeftAlone(f"{url}: {why}; it is tried again in {seconds:.3g} s", seconds)
 
 

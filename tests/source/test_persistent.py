@@ -1,0 +1,65 @@
+"""Hosts that cannot be reached, and when they are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.source.partner import THERE
+from wsrm_mq.errors import LeftAlone, NotAnswered
+from wsrm_mq.outbound.posting import Answer
+from wsrm_mq.source.persistent import Persistent
+
+
+class Host:
+    """A host that is away, and the clock beside it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.is_away = True
+        self.tried = 0
+        self.source = Persistent(self.post, lambda: self.now)
+
+    def post(self, url: str, _headers: Mapping[str, str], _body: bytes, _who: str | None = None) -> Answer:
+        self.tried += 1
+        if self.is_away:
+            raise NotAnswered(f"{url}: the line broke")
+        return Answer(202, "", [], b"")
+
+    def pause(self) -> float:
+        """Try it now; the seconds for which it is left alone then."""
+        with pytest.raises(LeftAlone) as raised:
+            self.source(THERE, {}, b"")
+        return raised.value.seconds or 0.0
+
+
+def test_a_host_is_left_alone_for_a_part_of_the_time_for_which_it_has_been_away() -> None:
+    host = Host()
+    begun = host.now
+    while (away := host.now - begun) < 3_600:
+        pause = host.pause()
+        least = min(60.0, max(0.02, away / 8))
+        assert 0.8 * least <= pause <= 1.2 * least
+        host.now += pause
+    assert host.tried < 200
+
+
+def test_nothing_is_sent_to_it_meanwhile_unless_it_is_asked_for() -> None:
+    host = Host()
+    host.pause()
+    host.pause()
+    assert host.tried == 1
+    host.source.try_now()
+    host.pause()
+    assert host.tried == 2
+
+
+def test_once_it_has_answered_it_is_away_anew() -> None:
+    host = Host()
+    for _ in range(40):
+        host.now += host.pause()
+    host.is_away = False
+    host.source(THERE, {}, b"")
+    host.is_away = True
+    assert host.pause() <= 0.024
