@@ -60,7 +60,7 @@ def running(directory: Path, *, stores: bool) -> Iterator[CxfServer]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="cxf-", dir=directory) as made, tempfile.TemporaryFile() as said:
         place = [str(Path(made, "store"))] if stores else []
-        command = ["java", "-cp", f"{home / 'cxf-1.jar'}:{home}/lib/*", "peers.CxfServer", str(port), *place]
+        command = ["java", "-cp", f"{home / 'cxf-1.jar'}:{home}/lib/*", "peers.CxfServer", str(port), "idle", *place]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, cwd=made
         ) as process:

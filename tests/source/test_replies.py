@@ -46,6 +46,57 @@ def test_the_reply_on_the_response_is_given(source: Source, partner: Partner, ac
     assert partner.within(lambda: partner.saying("TerminateSequence"))
 
 
+@pytest.mark.spec("S-CRE-004", "S-CRE-005")
+def test_replies_in_the_offered_sequence_are_acknowledged_with_what_leaves_next(
+    open_source: Open, partner: Partner
+) -> None:
+    """Also with the end. Of what the destination asks about that sequence nothing is said to be unknown."""
+    told: list[object] = []
+    source = open_source(on_event=lambda event: told.append(event.name))
+    offered, endpoint = "", partner.speak.rm.has_close
+
+    def numbered(received: Reply) -> Answer | None:
+        nonlocal offered
+        if received.action == partner.speak.rm.action("CreateSequence"):
+            offered = received.body.findtext("{*}Offer/{*}Identifier")
+            assert (received.body.findtext("{*}Offer/{*}Endpoint/{*}Address") == partner.speak.anonymous) is endpoint
+        if received.sequence is None or received.action != ACTION:
+            return None
+        partner.answer(received)
+        relates = f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+        number, action = received.sequence.number, f"{ACTION}Response"
+        body = partner.speak.message(
+            offered, number, "<r/>", action=action, ack_requested=True, headers=relates, reply_to=None
+        )
+        return partner.answered(200, body)
+
+    partner.says = numbered
+    for _ in range(2):
+        source.reply(ask(source), 5)
+    assert source.end(THERE, 5)
+    assert partner.within(lambda: partner.saying("TerminateSequence"))
+    assert offered.startswith("urn:uuid:")
+    acknowledged = [(one.identifier, one.ranges) for received in partner.received for one in received.acks]
+    assert acknowledged[:2] == [(offered, ((1, 1),)), (offered, ((1, 2),))]
+    assert "ack_requested.unknown" not in told
+
+
+@pytest.mark.spec("S-CRE-006")
+def test_a_request_that_is_replied_to_begins_a_sequence_with_an_offer_and_one_way_requests_follow_in_it(
+    source: Source, partner: Partner
+) -> None:
+    """The destination has not accepted the offer: replies come without numbers."""
+    partner.says = lambda received: replying(partner, received) if b">b<" in partner.bodies[-1] else None
+    source.send(envelope(partner.speak, "a"), to=THERE, action=ACTION)
+    assert source.flush(5)
+    asked = ask(source, "b")
+    source.send(envelope(partner.speak, "c"), to=THERE, action=ACTION)
+    assert source.in_time()
+    assert source.reply(asked, 0).status == 200
+    assert [number for _identifier, number in partner.places] == [1, 1, 2]
+    assert [b"Offer>" in body for body in partner.bodies if b"CreateSequence>" in body] == [False, True]
+
+
 @pytest.mark.spec("S-RET-011")
 def test_it_is_sent_again_although_it_is_acknowledged_until_it_is_replied_to(source: Source, partner: Partner) -> None:
     sent = ask(source)

@@ -91,7 +91,7 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
             read = scan(content, of, None, _LIMITS)
             said, relates_to = _said(read), read.relates_to
             if read.is_plain or read.sequence is not None:
-                reply = ServiceReply(str(answer.status), (("Content-Type", of),), content)
+                reply = ServiceReply(str(answer.status), (("Content-Type", of),), content, header=read.sequence)
     except EnvelopeError as error:
         unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
     if fault is not None:

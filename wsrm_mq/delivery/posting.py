@@ -21,7 +21,8 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
 from wsrm_mq.store.entries import IS_LIVE_AT
 from wsrm_mq.store.outbound import OutboundRecord
-from wsrm_mq.store.records import About, SequenceRecord, outbound_of, read_about
+from wsrm_mq.store.records import About, outbound_of, read_about
+from wsrm_mq.store.replies import HAS_REPLY
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
@@ -67,6 +68,8 @@ class Posting:
             about = read_about(db, channel.answers, channel.outbound)
             if isinstance(about, OutboundRecord) and not db.execute(IS_LIVE_AT, {"key": delivery.position}).fetchone():
                 return Outcome(is_sent=True)  # acknowledged since it was read (S-RET-003)
+            if delivery.wants_reply and db.execute(HAS_REPLY, {"entry": delivery.position}).fetchone():
+                return Outcome()  # a process has died between its reply and its outcome
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)
@@ -81,7 +84,7 @@ class Posting:
             diagnosis = Diagnosis(kind, code)
             return Outcome(error=storable(answer.failure), diagnosis=diagnosis, left_alone=answer.left_alone)
         if isinstance(about, OutboundRecord) and answer.reply is not None:
-            return Outcome(reply=answer.reply)
+            return Outcome()
         # What an operator has sent again is settled by that: acknowledgements are of the message that it was.
         return Outcome(is_sent=channel.is_numbered and delivery.source is None)
 
@@ -102,11 +105,12 @@ def _as_it_leaves(delivery: Delivery, channel: Channel, about: About, body: byte
     (D-ACK-028)."""
     terms, outbound = about.value.terms, outbound_of(about)
     place = outbound.value.header(delivery.key.number) if channel.is_numbered and outbound is not None else None
-    if place is not None and isinstance(about, OutboundRecord):
-        asks = ack_requested(terms.rm, place.identifier)
-        return piggyback(body, content_type, reply_headers(terms.soap, terms.rm, place, ()) + asks)
     acks: tuple[SequenceAcknowledgement, ...] = ()
-    if isinstance(about, SequenceRecord) and about.acks_to == channel.endpoint:
+    asks = b""
+    if isinstance(about, OutboundRecord):
+        acks = about.reply_acknowledgements
+        asks = b"" if place is None else ack_requested(terms.rm, place.identifier)
+    elif about.acks_to == channel.endpoint:
         acks = (about.value.acknowledgement(),)
-    fragment = reply_headers(terms.soap, terms.rm, place, acks)
+    fragment = reply_headers(terms.soap, terms.rm, place, acks) + asks
     return piggyback(body, content_type, fragment) if fragment else body

@@ -19,6 +19,7 @@ from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.requests import close, close_element, go_on, refused, seal
 from wsrm_mq.queue.sending import Sent, send
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import WSRMRequired
 from wsrm_mq.sequence.outbound import Own
@@ -49,32 +50,38 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
         return answer
     terms, expected = about.value.terms, _RESPONSES.get(delivery.action or "")
     said, fault = answer.said, None if answer.said is None else answer.said.fault
+    if said is not None:  # what is asked of the offered sequence is said with the next message
+        said = said._replace(ack_requested=tuple(a for a in said.ack_requested if a.identifier != about.offered))
+        answer = answer._replace(said=said)
     if fault is not None and fault.code == WSRMRequired.subcode:
         answer = answer._replace(failure=f"{answer.failure} ({fault.code}: {_NOT_SEEN})")
     if delivery.action in _CREATES and answer.code is not None and answer.code.partition(".")[0] not in _TEMPORARY:
         return answer._replace(failure=None, said=Said(terms.rm, refusal=answer.failure))
     if answer.failure is None and expected is not None and not isinstance(said and said.response, expected):
         return answer._replace(failure=f"{_to(about)}: answered without {expected.__name__}")
-    if delivery.wants_reply and _is_reply(delivery, answer):
+    reply = _reply_in(delivery, answer) if delivery.wants_reply else None
+    if reply is not None:
         # It has been taken, whether that is said with the reply or not.
         number = delivery.number
         taken = SequenceAcknowledgement(terms.identifier, ((number, number),))
         said = Said(terms.rm) if said is None else said
-        return answer._replace(failure=None, said=said._replace(acknowledgements=(*said.acknowledgements, taken)))
+        said = said._replace(acknowledgements=(*said.acknowledgements, taken), reply=(delivery.position, reply))
+        return answer._replace(failure=None, said=said)
     answer = answer._replace(reply=None)
-    if said is None or fault is None or fault.identifier not in (None, terms.identifier):
+    if said is None or fault is None or fault.identifier not in (None, terms.identifier, about.offered):
         return answer
     answer = answer._replace(said=said._replace(rm=terms.rm, fault=replace(fault, identifier=terms.identifier)))
     is_request = expected is None and delivery.channel is not None and delivery.channel.is_numbered
     return answer._replace(left_alone=0.0) if is_request and fault.code in _GONE else answer
 
 
-def _is_reply(delivery: Delivery, answer: Posted) -> bool:
-    """Whether an application has answered the request. A fault by which a stack says that it does not know what is in
+def _reply_in(delivery: Delivery, answer: Posted) -> ServiceReply | None:
+    """What an application has answered to the request. A fault by which a stack says that it does not know what is in
     its headers is none."""
-    if answer.reply is None or answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
-        return False
-    return answer.code is None or answer.code.partition(".")[0] not in _NOT_UNDERSTOOD
+    if answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
+        return None
+    is_understood = answer.code is None or answer.code.partition(".")[0] not in _NOT_UNDERSTOOD
+    return answer.reply if is_understood else None
 
 
 def _to(about: OutboundRecord) -> str:
@@ -89,7 +96,8 @@ def ask(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> Sent:
     if before is not None or outbound.endpoint is None:
         return Sent(None)
     terms, to = outbound.value.terms, outbound.endpoint
-    body = create_sequence(terms.soap, terms.addressing, terms.rm, to, terms.identifier, policy.max_expires)
+    versions = (terms.soap, terms.addressing, terms.rm)
+    body = create_sequence(*versions, to, terms.identifier, policy.max_expires, outbound.offered)
     return send(tx, outbound, own_message(to, body, terms.soap))
 
 

@@ -101,14 +101,20 @@ def create_sequence(
     to: EndpointReference,
     message_id: str,
     expires: int,
+    offered: str | None = None,
 ) -> bytes:
     """Render a CreateSequence whose acknowledgements, and response, are to leave on responses (S-CRE-001, S-CRE-003);
-    ``expires`` in milliseconds."""
+    ``expires`` in milliseconds. ``offered``: the identifier of a sequence for replies (S-CRE-004)."""
     anonymous = endpoint(addressing, EndpointReference(addressing.anonymous))
     headers = addressing_headers(addressing, rm.action("CreateSequence"), None, to, message_id)
+    lifetime = f"<wsrm:Expires>{render_duration(expires)}</wsrm:Expires>"
+    offer = ""
+    if offered is not None:
+        place = f"<wsrm:Endpoint>{anonymous}</wsrm:Endpoint>" if rm.has_close else ""
+        offer = f"<wsrm:Offer><wsrm:Identifier>{offered}</wsrm:Identifier>{place}{lifetime}</wsrm:Offer>"
     body = (
         f'<wsrm:CreateSequence xmlns:wsrm="{rm.namespace}"><wsrm:AcksTo>{anonymous}</wsrm:AcksTo>'
-        f"<wsrm:Expires>{render_duration(expires)}</wsrm:Expires></wsrm:CreateSequence>"
+        f"{lifetime}{offer}</wsrm:CreateSequence>"
     )
     return envelope(soap, f'{headers}<ReplyTo xmlns="{addressing.namespace}">{anonymous}</ReplyTo>', body)
 

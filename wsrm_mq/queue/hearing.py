@@ -13,7 +13,8 @@ from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.requests import confirmed, created, go_on, refused
+from wsrm_mq.queue.requests import confirmed, created, go_on, refused, replied
+from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequenceResponse,
@@ -42,6 +43,8 @@ class Said(NamedTuple):
     """The MessageID of the request that it says to answer."""
     refusal: str | None = None
     """Why there will be no sequence, in answer to a CreateSequence."""
+    reply: tuple[int, ServiceReply] | None = None
+    """What an application has answered, to the request at this position."""
 
 
 def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> Receipt:
@@ -66,6 +69,8 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
         verb = partial(take_fault, sender=sender, arrived=said.fault)
     receipt = acknowledged_with(tx, verb, sender, said.acknowledgements)
     if isinstance(about, OutboundRecord):
+        if said.reply is not None:
+            replied(tx, about, *said.reply)
         receipt.terminates = go_on(tx, about) or receipt.terminates
         receipt.needs_watch = receipt.needs_watch or about.value.state is not OutboundState.CREATED
     return receipt

@@ -18,6 +18,7 @@ from wsrm_mq.queue.ownership import Claim, count_unsettled, take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.replaying import REPLAYED
 from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, send
+from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.queue.window import let_out
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -74,25 +75,35 @@ class Stored(NamedTuple):
 
 
 def store(
-    tx: Transaction, to: Destination, message: OutgoingMessage, *, is_last: bool = False, wants_reply: bool = False
+    tx: Transaction,
+    to: Destination,
+    message: OutgoingMessage,
+    *,
+    is_last: bool = False,
+    wants_reply: bool = False,
+    offers: bool = False,
 ) -> Stored:
     """Store a request, which is sent in its turn until it is acknowledged, and replied to where it ``wants_reply``.
-    ``is_last``: its sequence ends with it."""
+    ``is_last``: its sequence ends with it; ``offers``: that offers another one, for replies, as it has to for a request
+    that is replied to."""
+    offers = offers or wants_reply
     queue = tx.queue(source_queue(to.address), "outgoing")
-    outbound = current(tx, queue, to)
-    made = begin(tx, queue, to) if outbound is None else outbound
+    outbound = current(tx, queue, to, offers=offers)
+    made = begin(tx, queue, to, offers=offers) if outbound is None else outbound
     header = give_number(tx, made, is_last=is_last)
     assert header is not None  # else it would not be the current one
     sent = send(tx, made, message, header.number, wants_reply=wants_reply)
     return Stored(sent, made.id, outbound is None)
 
 
-def store_once(tx: Transaction, to: Destination, message: OutgoingMessage, *, wants_reply: bool) -> Stored | None:
+def store_once(
+    tx: Transaction, to: Destination, message: OutgoingMessage, *, wants_reply: bool, offers: bool
+) -> Stored | None:
     """``store`` a request, unless one of its MessageID was stored so and is not forgotten yet: then ``None``."""
     which = _which(tx, to.address, message.message_id)
     if tx.execute(consuming.PUT_BEFORE, which).fetchone() is not None:
         return None
-    stored = store(tx, to, message, wants_reply=wants_reply)
+    stored = store(tx, to, message, wants_reply=wants_reply, offers=offers)
     until = tx.now + _KNOWN_FOR
     tx.execute(consuming.ADD_DEDUPE, {**which, "message": stored.sent.position, "until": until})
     return stored
@@ -107,15 +118,17 @@ def _which(tx: Transaction, address: str, message_id: str) -> dict[str, object]:
     return {"queue": tx.queue(source_queue(address), "outgoing"), "message_id": message_id}
 
 
-def current(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
-    """The sequence that gives the next number; ``None``: there is none."""
+def current(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> OutboundRecord | None:
+    """The sequence that gives the next number; ``None``: there is none. ``offers``: it has to offer one for replies. To
+    a request in one that does not, CXF and Metro answer a fault in the place of the reply, though they have done it."""
     found = _newest(tx, queue, to)
     if found is None or found.value.state not in (OutboundState.CREATING, OutboundState.CREATED):
         return None
     value, until = found.value, found.value.terms.expires_at
     if value.last_number is not None or value.given >= _MOST:
         return None
-    if until is None or tx.reached < until - RENEWED_BEFORE:
+    is_in_time = until is None or tx.reached < until - RENEWED_BEFORE
+    if is_in_time and (found.offered is not None or not offers):
         return found
     step_of(tx, found, Own.SEAL)
     return None
@@ -127,15 +140,16 @@ def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | No
     return None if found is None else tx.outbound(found[0])
 
 
-def begin(tx: Transaction, queue: int, to: Destination) -> OutboundRecord:
-    """A new sequence. Until its destination names it, its name is the MessageID of the CreateSequence that asks for
-    it, which is the same however often that is sent (S-CRE-009)."""
+def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> OutboundRecord:
+    """A new sequence, which ``offers`` one for replies. Until its destination names it, its name is the MessageID of
+    the CreateSequence that asks for it, which is the same however often that is sent (S-CRE-009)."""
     terms = OutboundTerms(new_identifier(), to.rm, to.soap, to.addressing)
     made = OutboundRecord(
         value=OutboundSequence(terms, state=OutboundState.CREATING),
         queue=queue,
         peer=to.address,
         endpoint=EndpointReference(to.address),
+        offered=new_identifier() if offers else None,
     )
     tx.add_outbound(made)
     return made
@@ -187,6 +201,14 @@ def refused(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
         tx.ledger("sequence_refused", told_with(tx, outbound), reason=why)
 
 
+def replied(tx: Transaction, outbound: OutboundRecord, position: int, reply: ServiceReply) -> None:
+    """The request at ``position`` has its reply. One that came in the offered sequence is acknowledged with what leaves
+    from now on: there Metro keeps back the next one until then."""
+    keep_reply(tx, None, position, reply, None)
+    if reply.header is not None and reply.header.identifier == outbound.offered:
+        tx.has_replied(outbound, reply.header.number)
+
+
 def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | TerminateSequenceResponse) -> Receipt:
     """The destination has closed or ended a sequence as it was asked to."""
     receipt = Receipt()
@@ -218,7 +240,7 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
     to = _destination(outbound)
     behind = tx.execute(outbounds.CREATING_BEHIND, {"queue": outbound.queue, "id": outbound.id}).fetchall()
     others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _destination(one) == to]
-    made = begin(tx, outbound.queue, to)
+    made = begin(tx, outbound.queue, to, offers=any(one.offered is not None for one in (outbound, *others)))
     lane = channel_of(tx, made)
     for one in (outbound, *others):
         for old in lanes_of(tx, one):

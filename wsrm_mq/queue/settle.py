@@ -37,7 +37,7 @@ class ServiceReply(NamedTuple):
     place: tuple[int, str] | None = None
     """Where its header blocks begin, offset and codec, while that is known: it is not stored."""
     header: SequenceHeader | None = None
-    """Its place in the sequence that the source has offered, once it has one."""
+    """Its place in the sequence that its source has offered, once it has one."""
     outgoing_message: OutgoingMessage | None = None
     """The same as it is sent, where that is not on the response to its request: it is stored by itself."""
 

@@ -97,6 +97,7 @@ class RMSource:
         addressing: str | None = None,
         headers: Mapping[str, str] | None = None,
         resend: Resend | None = None,
+        offers: bool = False,
         expires: float = 7 * 24 * 3600.0,
         timeout: float = 60.0,
         ca: str | None = None,
@@ -109,8 +110,10 @@ class RMSource:
     ) -> None:
         """``rm``: the version of WS-ReliableMessaging, 1.0 or 1.1, which is 1.2 too; ``addressing``: that of
         WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
-        ``expires``: for how many seconds a sequence is asked for; ``timeout``: for how many an answer is waited for.
-        ``ca``, ``certificate`` and ``proxy``: see ``Poster``. ``post`` takes the place of HTTP.
+        ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
+        begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
+        ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and ``proxy``: see ``Poster``.
+        ``post`` takes the place of HTTP.
         ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
         when it is acknowledged or given up; also for those that waited in the store before."""
         rm = {"1.2": "1.1"}.get(rm, rm)
@@ -123,6 +126,7 @@ class RMSource:
             raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
         self.addressing = spoken
         policy = QueuePolicy(max_expires=round(expires * 1000), resend=resend or RESEND)
+        self.offers = offers
         self._policy = policy
         self._headers = dict(headers or {})
         self._engine = Engine(
@@ -202,7 +206,7 @@ class RMSource:
 
     def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
-            stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply)
+            stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply, offers=self.offers)
             assert stored.sent.position is not None
             return stored.sent.position, self._begun(tx, stored)
 
@@ -255,7 +259,7 @@ class RMSource:
             claims: tuple[Claim, ...] = ()
             for call in calls:
                 to, message = request_of(call)
-                stored = requests.store_once(tx, to, message, wants_reply=bool(call.wants_reply))
+                stored = requests.store_once(tx, to, message, wants_reply=bool(call.wants_reply), offers=self.offers)
                 if stored is not None and stored.sent.position is not None:
                     fresh[stored.sent.position] = call.message_id
                     claims += self._begun(tx, stored)

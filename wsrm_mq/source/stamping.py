@@ -46,7 +46,8 @@ def stamped(
     if headers.reply_to is not None and headers.reply_to.address not in (addressing.anonymous, WSA_2005.none):
         raise BadRequest(f"The envelope has the ReplyTo {headers.reply_to.address}: replies come on responses only.")
     soap, receiver = headers.soap, EndpointReference(to)
-    reply_to = addressing.anonymous if wants_reply else addressing.none or None
+    # Metro sends an acknowledgement of a request to its ReplyTo: to the none address, so nowhere.
+    reply_to = addressing.anonymous if wants_reply else None
     content_type = _content_type(envelope, soap, action)
     try:
         body, _place = complete_reply(envelope, content_type, soap, addressing, None, action, receiver, reply_to)

@@ -200,6 +200,7 @@ class ReliableClient(zeep.Client):
         except BaseException:
             self.source.close()
             raise
+        self.source.offers = _has_replies(self)
         self.later = _Operations(self, self._later)
         """Its operations answer a ``Later`` as soon as their requests are stored."""
 
@@ -243,9 +244,17 @@ class ReliableClient(zeep.Client):
 def reliable(client: zeep.Client, source: RMSource, timeout: float | None = 30.0) -> zeep.Client:
     """Have a client that is there already send by ``source``."""
     refuse_security(client.wsse)
+    source.offers = source.offers or _has_replies(client)
     client.transport = ReliableTransport(source, client.transport, timeout)
     client.plugins = [*client.plugins, ReliablePlugin(source)]
     return client
+
+
+def _has_replies(client: zeep.Client) -> bool:
+    """Whether an operation has an output. WCF refuses a sequence that offers none for replies then, and one that does
+    where there are none."""
+    operations = (operation for binding in client.wsdl.bindings.values() for operation in binding.all().values())
+    return any(operation.abstract.output_message is not None for operation in operations)
 
 
 def refuse_security(wsse: object) -> None:

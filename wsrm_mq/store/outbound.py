@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from sqlalchemy import and_, bindparam, delete, func, insert, literal, or_, select, text, union_all, update
 
-from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
-from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store.channels import endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
@@ -47,6 +47,8 @@ ADD_OUTBOUND: Final = compiled(
 SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: _P[name] for name in _SAVED}))
 AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=_P["identifier"], expires_at=_P["expires_at"]))
 """Its destination has created it."""
+REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=_P["replied"]))
+"""A reply has come in the sequence that it offers."""
 DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == bindparam("answers")))
 DROP_OVER: Final = compiled(
     delete(outbound).where(
@@ -154,6 +156,10 @@ class OutboundRecord:
     """The endpoint that messages about it are sent to; ``None``: they leave on responses."""
     acks_with_reply: bool = False
     """The number of a request is told with its reply alone, until that is acknowledged."""
+    offered: str | None = None
+    """The identifier of the sequence that it offers for the replies to its requests; ``None``: it offers none."""
+    replied: AckRanges = EMPTY
+    """The numbers of the replies that have come there."""
     written: OutboundSequence | None = field(default=None, init=False)
     """``value``, as the store has it."""
 
@@ -166,6 +172,13 @@ class OutboundRecord:
     def has_requests(self) -> bool:
         """Whether it is that of an RM Source."""
         return self.answered is None
+
+    @property
+    def reply_acknowledgements(self) -> tuple[SequenceAcknowledgement, ...]:
+        """What acknowledges the replies that have come in the sequence that it offers."""
+        if self.offered is None or not self.replied:
+            return ()
+        return (SequenceAcknowledgement(self.offered, self.replied.ranges),)
 
     @property
     def about(self) -> About:
@@ -193,6 +206,8 @@ class OutboundRecord:
             **{name: row[name] for name in (*_AS_STORED, "waiting_since")},
             endpoint=endpoint_from(row["endpoint"]),
             acks_with_reply=bool(row["acks_with_reply"]),
+            offered=row["offered"],
+            replied=AckRanges.parse(row["replied"]),
         )
         record.written = value
         return record
@@ -219,6 +234,8 @@ class OutboundRecord:
             "waiting_since": self.waiting_since,
             "endpoint": endpoint_text(self.endpoint),
             "acks_with_reply": int(self.acks_with_reply),
+            "offered": self.offered,
+            "replied": str(self.replied),
         }
 
     def follow(self, value: OutboundSequence, now: int) -> None:

@@ -10,6 +10,7 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry, reply
 
 ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
+HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == bindparam("entry")))
 OUTCOME_AND_REPLY: Final = compiled(
     select(
         *(entry.c.outcome, entry.c.lane, entry.c.number),

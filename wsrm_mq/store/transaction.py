@@ -166,6 +166,11 @@ class Transaction(UnitOfWork):
         """The destination of an outbound sequence has given it its name."""
         self.execute(outbounds.AGREE, record.row)
 
+    def has_replied(self, record: OutboundRecord, number: int) -> None:
+        """A reply of this number has come in the sequence that ``record`` offers."""
+        record.replied = record.replied.add(number)
+        self.execute(outbounds.REPLIED, record.row)
+
     def drop_answering(self, record: SequenceRecord) -> None:
         """Forget the outbound sequence that the replies to this one would go out in. Its name is free again."""
         self.execute(outbounds.DROP_ANSWERING, {"answers": record.id})

@@ -43,6 +43,9 @@ outbound_sequence: Final = table(
     Column("acks_with_reply", Number, nullable=False, server_default="0"),
     # The lowest number for which the destination has no room, as it said last; NULL: it has said nothing.
     Column("takes_below", Number),
+    # The sequence that is offered for the replies to the requests in it, and the numbers that have come there.
+    Column("offered", Text),
+    Column("replied", Text, nullable=False, server_default=""),
     one_of("state", OUTBOUND_STATES),
     sqlite_autoincrement=True,
 )

@@ -12,8 +12,9 @@ import org.apache.cxf.ws.rm.manager.DeliveryAssuranceType;
 import org.apache.cxf.ws.rm.persistence.jdbc.RMTxStore;
 
 /**
- * A reliable service of Apache CXF for the bench: exactly once and in order, over SOAP 1.2; its operation does nothing.
- * Arguments: a port, and a directory for its store if it is to have one. It ends with its standard input.
+ * A reliable service of Apache CXF: exactly once and in order, over SOAP 1.2. Arguments: a port; <code>idle</code>, an
+ * operation that does nothing, or <code>orders</code>; and a directory for its store if it is to have one. It ends with
+ * its standard input.
  */
 public final class CxfServer {
     private static final String SOAP_1_2 = "http://www.w3.org/2003/05/soap/bindings/HTTP/";
@@ -34,16 +35,16 @@ public final class CxfServer {
         assurance.setInOrder(new DeliveryAssuranceType.InOrder());
         RMFeature reliable = new RMFeature();
         reliable.setDeliveryAssurance(assurance);
-        if (arguments.length > 1) {
+        if (arguments.length > 2) {
             RMTxStore store = new RMTxStore();
-            store.setUrl("jdbc:derby:" + arguments[1] + ";create=true");
+            store.setUrl("jdbc:derby:" + arguments[2] + ";create=true");
             store.init();
             reliable.setStore(store);
         }
         JaxWsServerFactoryBean factory = new JaxWsServerFactoryBean();
         factory.setBus(bus);
         factory.setBindingId(SOAP_1_2);
-        factory.setServiceBean(new Idle());
+        factory.setServiceBean(arguments[1].equals("idle") ? new Idle() : new Desk());
         factory.setAddress("http://127.0.0.1:" + arguments[0] + "/orders");
         factory.getFeatures().add(new WSAddressingFeature());
         factory.getFeatures().add(reliable);
