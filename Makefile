@@ -57,7 +57,7 @@ help:
 	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="
 	@echo "make java           clients in Java, with their defaults"
-	@echo "make test-peers     clients of Apache CXF and Metro over a bad line, and of STOMP; needs Maven, Java and npm"
+	@echo "make test-peers     Apache CXF and Metro, as clients and servers, over a bad line, and STOMP; needs Maven, Java, npm"
 	@echo "make test-spark     stores and exports in Spark; installs PySpark (500 MB), needs Java"
 	@echo "make pictures       draws docs/pictures, the rooms among them, from ROOMS.md"
 	@echo "make lint types docs"

@@ -9,6 +9,7 @@ from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
 from tests.source.test_acknowledgements import ONE
 from wsrm_mq.errors import NotFound, Pending
 from wsrm_mq.outbound.posting import Answer
+from wsrm_mq.sequence.faults import CreateSequenceRefused
 from wsrm_mq.source import Sent
 from wsrm_mq.testing import Reply
 
@@ -95,6 +96,26 @@ def test_a_request_that_is_replied_to_begins_a_sequence_with_an_offer_and_one_wa
     assert source.reply(asked, 0).status == 200
     assert [number for _identifier, number in partner.places] == [1, 1, 2]
     assert [b"Offer>" in body for body in partner.bodies if b"CreateSequence>" in body] == [False, True]
+
+
+def test_a_destination_that_refuses_an_offer_which_it_has_accepted_before_is_made_another_one(
+    source: Source, partner: Partner
+) -> None:
+    """Metro does, where its answer to the first CreateSequence was lost."""
+    offers: list[str] = []
+    refusal = partner.fault(CreateSequenceRefused("The offered sequence is there already."))
+
+    def says(received: Reply) -> Answer | Exception | None:
+        if received.action != partner.speak.rm.action("CreateSequence"):
+            return None if received.sequence is None else replying(partner, received)
+        offers.append(received.body.findtext("{*}Offer/{*}Identifier"))
+        return LOST if len(offers) == 1 else refusal if offers.count(offers[-1]) > 1 else None
+
+    partner.says = says
+    sent = [ask(source), ask(source)]
+    assert source.in_time()
+    assert [source.reply(one, 0).status for one in sent] == [200, 200]
+    assert (source.dead, len(set(offers))) == ([], 2)
 
 
 @pytest.mark.spec("S-RET-011")

@@ -13,7 +13,7 @@ from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.lifecycle import lifecycle, take_fault
 from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.requests import confirmed, created, go_on, refused, replied
+from wsrm_mq.queue.requests import confirmed, created, go_on, refused_there, replied
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import (
     AckRequested,
@@ -57,8 +57,10 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     sender = Sender(queue, said.rm, terms.soap, terms.addressing, about.principal, about.peer, about.partner)
     response = said.response
     if said.refusal is not None and isinstance(about, OutboundRecord):
-        refused(tx, about, said.refusal)
-        return Receipt()
+        refused_there(tx, about, said.refusal)
+        receipt = Receipt()
+        receipt.needs_watch = True
+        return receipt
     if isinstance(response, CreateSequenceResponse):
         return created(tx, about, response, said.relates_to, policy)
     verb: Callable[[Transaction], Receipt]

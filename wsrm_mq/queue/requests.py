@@ -201,6 +201,15 @@ def refused(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
         tx.ledger("sequence_refused", told_with(tx, outbound), reason=why)
 
 
+def refused_there(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
+    """The destination answers so. Metro says it of an offer that it has accepted, where that answer was lost: then
+    another sequence, with another offer, is asked for."""
+    if outbound.offered is None or not tx.execute(channels.MAY_HAVE_ARRIVED, {"outbound": outbound.id}).fetchone():
+        refused(tx, outbound, why)
+    elif step_of(tx, outbound, Own.REFUSED).act is OutboundAct.END:
+        go_on(tx, outbound)
+
+
 def replied(tx: Transaction, outbound: OutboundRecord, position: int, reply: ServiceReply) -> None:
     """The request at ``position`` has its reply. One that came in the offered sequence is acknowledged with what leaves
     from now on: there Metro keeps back the next one until then."""

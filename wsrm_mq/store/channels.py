@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, case, delete, func, insert, select, text, update
+from sqlalchemy import and_, bindparam, case, delete, func, insert, or_, select, text, update
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.compiling import compiled
@@ -36,6 +36,16 @@ CHANNELS_BESIDE: Final = compiled(
     select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0)
 )
 """The keys of those that have what is said about it."""
+MAY_HAVE_ARRIVED: Final = compiled(
+    select(entry.c.id)
+    .join(channel, channel.c.lane == entry.c.lane)
+    .where(
+        *(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0),
+        or_(entry.c.last_error.is_not(None), entry.c.deaths > 0),
+    )
+    .limit(1)
+)
+"""A row if something that is said about it has been sent before, and no answer to that was heard."""
 LEAVING: Final = compiled(
     select(channel.c.address, entry.c.id, message.c.received_at)
     .join(entry, and_(entry.c.lane == channel.c.lane, entry.c.number == p("number")))

@@ -9,12 +9,15 @@ import org.apache.cxf.jaxws.JaxWsServerFactoryBean;
 import org.apache.cxf.ws.addressing.WSAddressingFeature;
 import org.apache.cxf.ws.rm.feature.RMFeature;
 import org.apache.cxf.ws.rm.manager.DeliveryAssuranceType;
+import org.apache.cxf.ws.rm.manager.DestinationPolicyType;
+import org.apache.cxf.ws.rm.manager.RetryPolicyType;
 import org.apache.cxf.ws.rm.persistence.jdbc.RMTxStore;
 
 /**
  * A reliable service of Apache CXF: exactly once and in order, over SOAP 1.2. Arguments: a port; <code>idle</code>, an
- * operation that does nothing, or <code>orders</code>; and a directory for its store if it is to have one. It ends with
- * its standard input.
+ * operation that does nothing, or <code>orders</code>; and a directory for its store if it is to have one. With it the
+ * orders are only exactly once: in order, CXF waits for the number 1 again when it is restarted, and answers nothing
+ * else. It ends with its standard input.
  */
 public final class CxfServer {
     private static final String SOAP_1_2 = "http://www.w3.org/2003/05/soap/bindings/HTTP/";
@@ -32,10 +35,17 @@ public final class CxfServer {
         bus.setId("orders");
         DeliveryAssuranceType assurance = new DeliveryAssuranceType();
         assurance.setExactlyOnce(new DeliveryAssuranceType.ExactlyOnce());
-        assurance.setInOrder(new DeliveryAssuranceType.InOrder());
         RMFeature reliable = new RMFeature();
         reliable.setDeliveryAssurance(assurance);
-        if (arguments.length > 2) {
+        boolean isKept = arguments.length > 2;
+        if (isKept && arguments[1].equals("orders")) {
+            DestinationPolicyType policy = new DestinationPolicyType();
+            policy.setRetryPolicy(new RetryPolicyType()); // else it does not deliver what its store has at a restart
+            reliable.setDestinationPolicy(policy);
+        } else {
+            assurance.setInOrder(new DeliveryAssuranceType.InOrder());
+        }
+        if (isKept) {
             RMTxStore store = new RMTxStore();
             store.setUrl("jdbc:derby:" + arguments[2] + ";create=true");
             store.init();

@@ -1,0 +1,226 @@
+"""Our RM Source to servers of other stacks and to our own, over a line that loses, repeats and keeps back one in five
+of what goes either way, while the program that sends is killed twice, and the server once.
+
+The orders are one-way and two-way in turn, in one sequence. A server that keeps what it knows in memory may do those
+again that were in doubt at its restart, and no other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final, Protocol
+
+import pytest
+
+from tests.support.orders_server import within
+from tests.support.processes import Python
+from tests.support.programs import free_port
+from tests.support.proxy import Numbered, Proxy
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.source import RMSource
+from wsrm_mq.testing import WSRM_1_1, Fate, Reply, RMVersion
+
+from .conftest import both_versions, texts
+from .java_server import JavaServer
+from .reliable import Reliable
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+COUNT: Final = 500
+StartJavaServer = Callable[..., JavaServer]
+PROGRAM: Final = """
+import sys
+from tests.support.orders import echo, put_order
+from wsrm_mq.source import RMSource
+from wsrm_mq.testing import SOAPVersion
+
+store, url, rm, first, last = sys.argv[1:]
+
+
+def envelope(body):
+    return f'<s:Envelope xmlns:s="{SOAPVersion.SOAP_1_2.namespace}"><s:Body>{body}</s:Body></s:Envelope>'.encode()
+
+
+source = RMSource(store, rm=rm, addressing="1.0", offers=True)
+for n in range(int(first), int(last) + 1):
+    if n % 2:
+        source.send(envelope(put_order(n, f"order {n}")), to=url, action="put_order")
+    else:
+        source.ask(envelope(echo(f"order {n}")), to=url, action="echo")
+source.flush()
+"""
+
+
+class Server(Protocol):
+    port: int
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def calls(self) -> list[str]: ...
+
+
+class OneInFive(Numbered):
+    """One in five requests or answers is lost, one in five comes again, one in five is late: whatever it is, and
+    however often it has come."""
+
+    def __init__(self) -> None:
+        super().__init__(loss=0.2, duplicates=0.2, delay=0.1)
+        self._requests = itertools.count(1)
+
+    def number(self, _body: bytes) -> int:
+        return next(self._requests)
+
+    def transmit(self, number: int) -> tuple[Fate, bool, float]:
+        fate, repeats, seconds = super().transmit(number)
+        return fate, repeats, seconds if number % 5 == 0 else 0.0
+
+
+class OneRequestInFive(OneInFive):
+    """Of what is lost it is the request."""
+
+    def fate(self, number: int, transmission: int) -> Fate:
+        fate = super().fate(number, transmission)
+        return Fate.ARRIVES if fate is Fate.ARRIVES else Fate.REQUEST_LOST
+
+
+@pytest.fixture
+def java_server(java: Path, tmp_path: Path) -> Iterator[StartJavaServer]:
+    """Start servers; they end with the test."""
+    servers: list[JavaServer] = []
+
+    def start(name: str, *arguments: str) -> JavaServer:
+        servers.append(JavaServer(java, name, tmp_path, *arguments))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """That of the program that sends."""
+    return tmp_path / "outbox.db"
+
+
+def have_all_sent(server: Server, line: Numbered, store: Path, rm: RMVersion, python: Python) -> None:
+    """All orders are acknowledged when this returns. Nobody reaches the server while it starts: CXF opens its port
+    before it has read its store."""
+    with Proxy(server.port, line) as proxy:
+
+        def begun() -> subprocess.Popen[str]:
+            return python(PROGRAM, store, f"{proxy.url}orders", rm.label, 1 + stored(store), COUNT)
+
+        program = begun()
+        for part in (1, 2, 3):
+            enough = part * COUNT // 5
+            assert within(60, lambda: len(server.calls()), enough.__le__) >= enough
+            if part == 2:
+                proxy.upstream = free_port()
+                server.kill()
+                server.start()
+                proxy.upstream = server.port
+            else:
+                program.kill()
+                program.communicate()
+                program = begun()
+        assert within(90, lambda: acknowledged(store), COUNT.__le__) >= COUNT
+        program.kill()
+        program.communicate()
+    traffic = line.traffic
+    assert traffic.requests_lost + traffic.answers_lost > COUNT / 6
+    assert traffic.duplicates > COUNT / 8
+
+
+def rows(store: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(store, timeout=10)) as db:
+        return db.execute(query).fetchall()
+
+
+def stored(store: Path) -> int:
+    """How many orders are there."""
+    query = "SELECT count(*) FROM message WHERE action IN ('put_order', 'echo')"
+    return int(str(rows(store, query)[0][0])) if store.exists() else 0
+
+
+def acknowledged(store: Path) -> int:
+    """How many numbers are, but those that another sequence has taken over."""
+    if stored(store) < COUNT:
+        return 0
+    found = rows(store, "SELECT acknowledged FROM outbound_sequence")
+    return sum(AckRanges.parse(str(one)).count() for (one,) in found)
+
+
+def in_doubt(store: Path) -> set[str]:
+    """The orders that the ledger names: they had the same numbers."""
+    found: set[str] = set()
+    for (reason,) in rows(store, "SELECT reason FROM ledger WHERE event = 'requests_in_doubt'"):
+        for ranges in re.findall(r": ([0-9,-]+)", str(reason)):
+            found.update(text for lower, upper in AckRanges.parse(ranges) for text in texts(lower, upper))
+    return found
+
+
+def without_reply(store: Path) -> list[str]:
+    """The two-way orders that have none; all others have their own."""
+    found = []
+    with RMSource(store) as source:
+        for key, (message_id,) in enumerate(rows(store, "SELECT message_id FROM message WHERE action = 'echo'"), 1):
+            reply = source.replies(str(message_id))
+            if reply is None:
+                found.append(f"order {2 * key}")
+            else:
+                assert Reply.parse(reply.content).body.findtext("{*}echoResult") == f"order {2 * key}"
+    return found
+
+
+@both_versions
+@pytest.mark.parametrize(("name", "argument"), [("cxf", "orders"), ("metro", "")], ids=["cxf", "metro"])
+def test_a_server_that_keeps_all_in_memory_misses_nothing_and_repeats_what_was_in_doubt_alone(
+    java_server: StartJavaServer, store: Path, rm: RMVersion, python: Python, name: str, argument: str
+) -> None:
+    """CXF answers a copy of a two-way request with an acknowledgement alone: its reply, if it was lost, never comes. So
+    no answer of CXF's is lost here but those that a killed program did not hear."""
+    server = java_server(name, argument or rm.label)
+    have_all_sent(server, OneRequestInFive() if name == "cxf" else OneInFive(), store, rm, python)
+    calls = server.calls()
+    assert list(dict.fromkeys(calls)) == texts(1, COUNT)
+    repeated = {text for text, count in Counter(calls).items() if count > 1}
+    assert repeated <= in_doubt(store)
+    assert len(without_reply(store)) <= (2 if name == "cxf" else 0)
+
+
+def test_a_cxf_server_with_its_store_goes_on_with_the_sequence_and_does_each_order_once_in_its_order(
+    java_server: StartJavaServer, store: Path, tmp_path: Path, python: Python
+) -> None:
+    """Its own order (InOrder) would not survive the restart: it waits for the number 1 again. What we send is in order,
+    as a request that was lost goes before those behind it."""
+    server = java_server("cxf", "orders", str(tmp_path / "derby"))
+    have_all_sent(server, OneRequestInFive(), store, WSRM_1_1, python)
+    assert server.calls() == texts(1, COUNT)
+    assert in_doubt(store) == set()
+    assert len(without_reply(store)) <= 3
+
+
+class Ours(Reliable):
+    def calls(self) -> list[str]:
+        return self.done(0)
+
+
+@both_versions
+def test_our_server_does_each_order_once_in_its_order_and_all_replies_come(
+    tmp_path: Path, store: Path, rm: RMVersion, python: Python
+) -> None:
+    with Ours(tmp_path, once=True) as server:
+        have_all_sent(server, OneInFive(), store, rm, python)
+        assert server.done(COUNT) == texts(1, COUNT)
+    assert in_doubt(store) == set()
+    assert without_reply(store) == []
