@@ -9,7 +9,7 @@ from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
 from tests.source.test_acknowledgements import ONE
 from wsrm_mq.errors import NotFound, Pending
 from wsrm_mq.outbound.posting import Answer
-from wsrm_mq.sequence.faults import CreateSequenceRefused
+from wsrm_mq.sequence.faults import CreateSequenceRefused, UnknownSequence
 from wsrm_mq.source import Sent
 from wsrm_mq.testing import Reply
 
@@ -96,6 +96,25 @@ def test_a_request_that_is_replied_to_begins_a_sequence_with_an_offer_and_one_wa
     assert source.reply(asked, 0).status == 200
     assert [number for _identifier, number in partner.places] == [1, 1, 2]
     assert [b"Offer>" in body for body in partner.bodies if b"CreateSequence>" in body] == [False, True]
+
+
+def test_a_request_that_is_acknowledged_and_not_replied_to_is_in_doubt_when_its_sequence_is_lost(
+    source: Source, partner: Partner
+) -> None:
+    asked = ask(source)
+    assert partner.within(lambda: source.states()[0][2] == "1")
+    assert source.at_rest()
+    gone = partner.fault(UnknownSequence("It was restarted.", ONE))
+    partner.says = lambda received: (
+        None
+        if received.sequence is None
+        else gone
+        if received.sequence.identifier == ONE
+        else replying(partner, received)
+    )
+    source.pass_time(3)
+    assert source.reply(asked, 5).status == 200
+    assert source.ledger("requests_in_doubt") == [f"acknowledged and not replied to: 1 of {ONE}"]
 
 
 def test_a_destination_that_refuses_an_offer_which_it_has_accepted_before_is_made_another_one(

@@ -310,8 +310,8 @@ EVENTS: Final = {
     "source.in_doubt": _reported(
         WARNING,
         "reason",
-        "Requests had been sent and were not acknowledged when nothing more could be sent in their sequence: unless "
-        "their destination says that it lacks them, it may get them twice",
+        "Requests had been sent and were not acknowledged, or not replied to, when nothing more could be sent in their "
+        "sequence: unless their destination says that it lacks them, it may get them twice",
     ),
     "relay.waits": _reported(
         ERROR,

@@ -251,6 +251,7 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
     others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _destination(one) == to]
     made = begin(tx, outbound.queue, to, offers=any(one.offered is not None for one in (outbound, *others)))
     lane = channel_of(tx, made)
+    _tell_unreplied(tx, outbound)
     for one in (outbound, *others):
         for old in lanes_of(tx, one):
             _copy(tx, old, lane)
@@ -261,6 +262,16 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
     (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
     reason = f"{given} messages of {outbound.value.terms.identifier}"
     tx.ledger("carried_on", lane, reason=reason)
+
+
+def _tell_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
+    """The destination has done what it acknowledged, and will do it again where its reply has not come."""
+    for lane in lanes_of(tx, outbound):
+        waiting = (number for (number,) in tx.execute(channels.UNREPLIED, {"lane": lane.id}).fetchall())
+        done = AckRanges.of(number for number in waiting if number in outbound.value.acknowledged)
+        if done:
+            reason = f"acknowledged and not replied to: {done} of {outbound.value.terms.identifier}"
+            tx.ledger("requests_in_doubt", lane, reason=reason)
 
 
 def _copy(tx: Transaction, old: Lane, lane: Lane) -> None:

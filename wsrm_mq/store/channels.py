@@ -73,6 +73,8 @@ SETTLE_RANGE: Final = compiled(
 )
 """Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to; their
 positions, as they were stored first."""
+UNREPLIED: Final = compiled(select(entry.c.number).where(_LIVE, entry.c.number >= 1, entry.c.wants_reply == 1))
+"""The numbers of requests whose replies have not come, whether they are acknowledged or not."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 _later: Final = entry.alias("later")
