@@ -13,24 +13,26 @@ from tests.support.pages import DOCS, Shell, blocks, session
 from .java_client import SOURCES
 
 PARTNERS = DOCS / "partners"
-PROGRAMS = {"cxf": "SendWithCxf.java", "metro": "SendWithMetro.java"}
+PAGES = {"cxf": "cxf", "metro": "metro", "to-cxf": "cxf", "to-metro": "metro"}
+"""Page → stack."""
 MAVEN = "{http://maven.apache.org/POM/4.0.0}"
 
 
 @pytest.mark.live
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_program_of_a_page_sends_and_ends_as_it_shows(name: str, shell: Shell, java: Path, tmp_path: Path) -> None:
-    (tmp_path / "lib").symlink_to(java / name / "lib")
-    for file in (PARTNERS / PROGRAMS[name], DOCS / "howto" / "orders.py"):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_program_of_a_page_sends_and_ends_as_it_shows(page: str, shell: Shell, java: Path, tmp_path: Path) -> None:
+    (tmp_path / "lib").symlink_to(java / PAGES[page] / "lib")
+    programs = [file for kind in ("*.java", "*.wsdl", "*.py") for file in PARTNERS.glob(kind)]
+    for file in (*programs, DOCS / "howto" / "orders.py"):
         shutil.copy(file, tmp_path)
-    for block in blocks(PARTNERS / f"{name}.md"):
+    for block in blocks(PARTNERS / f"{page}.md"):
         if block.kind == "console":
             for typed in session(block.text):
                 shell.follow(typed)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["cxf", "metro"])
 def test_a_page_names_the_libraries_that_the_tests_run(name: str) -> None:
     told = libraries(PARTNERS / f"pom-{name}.xml")
     assert told
