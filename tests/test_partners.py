@@ -101,15 +101,7 @@ def test_what_a_page_sets_here_can_be_set(page: Path, tmp_path: Path) -> None:
 
 def test_gsoap_sends_as_its_page_says(shell: Shell, tmp_path: Path) -> None:
     """And so it does over a line that loses every second message."""
-    if why := missing():
-        pytest.skip(why)
-    for file in (*PARTNERS.glob("*.[ch]"), HOWTO / "orders.py"):
-        shutil.copy(file, tmp_path)
-    for block in blocks(PARTNERS / "gsoap.md"):
-        if block.kind == "sh":
-            assert "error" not in shell.type(block.text.strip())
-        for typed in session(block.text) if block.kind == "console" else ():
-            shell.follow(typed)
+    follow_gsoap("gsoap", shell, tmp_path)
     orders = tmp_path / "server.txt"
     for program in ("send", "listen"):
         before = orders.read_text()
@@ -117,3 +109,20 @@ def test_gsoap_sends_as_its_page_says(shell: Shell, tmp_path: Path) -> None:
             shell.type(f"./{program} {proxy.url} a b c d")
         assert line.traffic.requests_lost == line.traffic.answers_lost == 1
         assert re.findall("order: (.+)", orders.read_text().removeprefix(before)) == ["a", "b", "c", "d"]
+
+
+def test_gsoap_is_sent_to_as_its_page_says(shell: Shell, tmp_path: Path) -> None:
+    follow_gsoap("to-gsoap", shell, tmp_path)
+
+
+def follow_gsoap(page: str, shell: Shell, directory: Path) -> None:
+    """Build and type what the page shows."""
+    if why := missing():
+        pytest.skip(why)
+    for file in (*PARTNERS.glob("*.[ch]"), *PARTNERS.glob("*.py"), HOWTO / "orders.py"):
+        shutil.copy(file, directory)
+    for block in blocks(PARTNERS / f"{page}.md"):
+        if block.kind == "sh" and not block.text.startswith("pip "):
+            assert "error" not in shell.type(block.text.strip())
+        for typed in session(block.text) if block.kind == "console" else ():
+            shell.follow(typed)
