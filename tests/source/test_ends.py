@@ -8,6 +8,7 @@ from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope, text
 from tests.source.test_acknowledgements import ONE, sent_in_vain, silent
 from tests.source.test_sending import send
+from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.faults import (
     ActionNotSupported,
     CreateSequenceRefused,
@@ -96,6 +97,29 @@ def test_a_sequence_whose_time_is_nearly_over_is_followed_by_another(source: Sou
     send(source, "b")
     assert source.flush(5)
     assert partner.places == [(ONE, 1), (TWO, 1)]
+
+
+def test_closing_where_the_sequence_is_not_known_has_all_that_waits_go_on(source: Source, partner: Partner) -> None:
+    """CXF that was restarted without a store answers requests with an empty 200, and CloseSequence with a response that
+    names no sequence. 1.0 has no close."""
+    rm = partner.speak.rm
+    unknown = partner.speak.envelope(
+        rm.action("CloseSequenceResponse"), f'<r:CloseSequenceResponse xmlns:r="{rm.namespace}"/>'
+    )
+
+    def forgetful(received: Reply) -> bytes | Answer | None:
+        if received.action == rm.action("CloseSequence"):
+            return unknown
+        return partner.answered(200) if received.sequence is not None and received.sequence.identifier == ONE else None
+
+    partner.says = forgetful
+    send(source, "a", "b")
+    assert partner.within(lambda: len(partner.places) == 2)
+    assert source.at_rest()
+    source.close_sequence(THERE)
+    assert source.in_time()
+    assert partner.places[2:] == [(TWO, 1), (TWO, 2)]
+    assert source.ledger("requests_in_doubt") == [f"not acknowledged: 1-2 of {ONE}"]
 
 
 @pytest.mark.spec("S-CLO-001", "S-CLO-002", "S-CLO-005", "S-CLO-006", "S-RET-012")

@@ -115,7 +115,8 @@ class Reader:
             return CreateSequenceResponse(self._identifier(children, element), _expires(children))
         response = _RESPONSES.get(local)
         if response is not None:
-            return response(self._identifier(self._children(element), element))
+            children = self._children(element)
+            return response(self._identifier(children, element) if children else "")
         ending = _ENDINGS.get(local)
         return ending(*self._ending(element)) if ending is not None else None
 

@@ -222,7 +222,7 @@ def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | T
     """The destination has closed or ended a sequence as it was asked to."""
     receipt = Receipt()
     receipt.act = Act.IGNORE
-    if isinstance(about, OutboundRecord) and about.value.terms.identifier == response.identifier:
+    if isinstance(about, OutboundRecord) and response.identifier in (about.value.terms.identifier, ""):
         is_close = isinstance(response, CloseSequenceResponse)
         step_of(tx, about, Own.CLOSE_CONFIRMED if is_close else Own.TERMINATE_CONFIRMED)
     return receipt

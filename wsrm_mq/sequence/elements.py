@@ -111,6 +111,7 @@ class CloseSequenceResponse:
     """The destination takes no new message of the sequence (WS-RM 1.1 §3.5)."""
 
     identifier: str
+    """Empty: CXF has not known the sequence that it was asked to close."""
 
 
 @dataclass(frozen=True, slots=True)
