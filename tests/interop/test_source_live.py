@@ -198,14 +198,19 @@ def test_a_server_that_keeps_all_in_memory_misses_nothing_and_repeats_what_was_i
     assert len(without_reply(store)) <= (2 if name == "cxf" else 0)
 
 
-def test_a_cxf_server_with_its_store_goes_on_with_the_sequence_and_does_each_order_once_in_its_order(
+def test_a_cxf_server_with_its_store_goes_on_with_the_sequence_and_misses_no_order(
     java_server: StartJavaServer, store: Path, tmp_path: Path, python: Python
 ) -> None:
-    """Its own order (InOrder) would not survive the restart: it waits for the number 1 again. What we send is in order,
-    as a request that was lost goes before those behind it."""
+    """Its own order (InOrder) would not survive the restart: it waits for the number 1 again. Without it CXF begins a
+    one-way operation in a thread, so the next one may pass it; and what was in its hands when it was killed it delivers
+    from its store 3 seconds after the restart, be it done or not."""
     server = java_server("cxf", "orders", str(tmp_path / "derby"))
     have_all_sent(server, OneRequestInFive(), store, WSRM_1_1, python)
-    assert server.calls() == texts(1, COUNT)
+    done, wanted = server.calls(), texts(1, COUNT)
+    calls = list(dict.fromkeys(done))
+    assert set(calls) == set(wanted)
+    assert len(done) <= COUNT + 1
+    assert sum(abs(calls.index(one) - place) > 2 for place, one in enumerate(wanted)) <= 1
     assert in_doubt(store) == set()
     assert len(without_reply(store)) <= 3
 
