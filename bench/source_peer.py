@@ -3,8 +3,8 @@ stand behind a network of its own, which is slow, and loses messages.
 
     python -m bench.source_peer [--rtt MS] [--loss SHARE]
 
-A third of what is lost never arrives, and a third is answered and the answer lost: the connection ends. Of the last
-third nobody knows: a proxy has taken it, says so (202), and loses it. Prints its port as JSON; what it has counted is
+A third of what is lost never arrives, and a third is answered and the answer lost: the connection ends. The last
+third a proxy takes, says so (202), and loses. Prints its port as JSON; what it has counted is
 answered to a GET, and a POST to /down leaves it deaf for so many seconds.
 """
 

@@ -39,7 +39,7 @@ class Table(NamedTuple):
     """The function that it is for, as errors name it."""
     error: type[WSRMError]
     loses: str
-    """What comes of one that forgets its rows."""
+    """The harm that one does which forgets its rows, as errors say it."""
     columns: str
     """Their definitions; ``{bytes}`` and ``{growing}`` stand for the type of bytes, and for that of a key which grows
     by itself."""

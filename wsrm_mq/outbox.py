@@ -3,8 +3,8 @@
 ``add`` writes a call beside the work: both are committed or neither, so there is no call without its work, and no
 work without its call. A relay (``source.relay``) takes the calls in their order and deletes those that its store has.
 
-One store alone takes the calls of a database, the first that did: the table ``wsrm_relay`` has its name. Else nobody
-could tell whether a relay that died has stored what it took, and two stores would send in no common order. Its row is
+One store alone takes the calls of a database, the first that did: the table ``wsrm_relay`` has its name. Else no
+relay could tell whether one that died has stored what it took, and two stores would send in no common order. Its row is
 written first in each transaction that takes calls, so the relays of that store take turns, at whatever isolation level.
 """
 

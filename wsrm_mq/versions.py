@@ -91,7 +91,7 @@ class MakeConnectionVersion:
 
 
 FLOW_NAMESPACE: Final = "http://schemas.microsoft.com/ws/2006/05/rm"
-"""Of BufferRemaining, WCF's flow control."""
+"""The namespace of BufferRemaining, WCF's flow control."""
 MAKE_CONNECTION_NAMESPACE: Final = "http://docs.oasis-open.org/ws-rx/wsmc/200702"
 MAKE_CONNECTION: Final = MakeConnectionVersion(
     namespace=MAKE_CONNECTION_NAMESPACE,

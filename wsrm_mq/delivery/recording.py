@@ -203,8 +203,7 @@ class Recording:
 
     def is_settled(self, delivery: Delivery, done: Settled) -> None:
         """Wake the requests that wait for it, here or in another process."""
-        if delivery.position in self._waiters.waiting:
-            self._waiters.notify(delivery.position)
+        self._waiters.notify(delivery.position)
         if done.waiter is not None and self._store.presence is not None and done.waiter != self._store.presence.name:
             self._store.wake(done.waiter, word=str(delivery.position))
 

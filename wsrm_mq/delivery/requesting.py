@@ -76,7 +76,7 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
 
 
 def _reply_in(delivery: Delivery, answer: Posted) -> ServiceReply | None:
-    """What an application has answered to the request. A fault by which a stack says that it does not know what is in
+    """The answer of an application to the request. A fault by which a stack says that it does not know what is in
     its headers is none."""
     if answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
         return None

@@ -75,6 +75,8 @@ class Waiters:
                     del self.waiting[position]
 
     def notify(self, position: int) -> None:
+        if position not in self.waiting:  # who begins to wait now looks at the store first
+            return
         with self._lock:
             for event in self.waiting.get(position, ()):
                 event.set()

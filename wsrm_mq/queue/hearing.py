@@ -44,7 +44,7 @@ class Said(NamedTuple):
     refusal: str | None = None
     """Why there will be no sequence, in answer to a CreateSequence."""
     reply: tuple[int, ServiceReply] | None = None
-    """What an application has answered, to the request at this position."""
+    """The answer of an application, to the request at this position."""
 
 
 def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> Receipt:

@@ -34,7 +34,7 @@ _OWN_WAITS: Final = 5
 Take = Callable[[bytes, str, bool], Any]
 """Takes the envelope of a request, its address, and whether it wants a reply; answers what its operation answers."""
 _take: ContextVar[Take | None] = ContextVar("take", default=None)
-"""What takes the request of this thread's operation, in place of sending it and waiting for its reply."""
+"""The function that takes the request of this thread's operation, in place of sending it and waiting for its reply."""
 
 
 class _Taken(Exception):

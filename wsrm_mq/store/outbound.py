@@ -175,7 +175,7 @@ class OutboundRecord:
 
     @property
     def reply_acknowledgements(self) -> tuple[SequenceAcknowledgement, ...]:
-        """What acknowledges the replies that have come in the sequence that it offers."""
+        """The acknowledgement of the replies that have come in the sequence that it offers."""
         if self.offered is None or not self.replied:
             return ()
         return (SequenceAcknowledgement(self.offered, self.replied.ranges),)
