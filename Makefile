@@ -23,10 +23,11 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline test slow quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-source bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline route-demo test slow quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-source bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
+	@echo "make route-demo     three nodes that hand messages on: one is killed, and nothing is lost"
 	@echo "make pipeline       three nodes, and every job of Spark over their stores; JSON=1 MESSAGES= OUT=;"
 	@echo "                    about two minutes; installs PySpark first (500 MB), needs Java"
 	@echo "make test           the test suite; ARGS=--long adds what is slow"
@@ -92,6 +93,9 @@ setup: $(STAMP)
 # JSON=1: the last line is one JSON object. KEEP=DIR: both databases stay there.
 demo: $(DEMO_STAMP)
 	@$(BIN)/wsrm-mq demo $(if $(JSON),--json) $(if $(KEEP),--keep "$(KEEP)") $(ARGS)
+
+route-demo: $(DEMO_STAMP)
+	@$(BIN)/python examples/store_and_forward/run.py $(OUT)
 
 # JSON=1: the last line is one JSON object. MESSAGES=: to each of the three nodes. OUT=: where everything of it lies.
 pipeline: $(PIPELINE_STAMP)
@@ -174,7 +178,7 @@ java: $(STAMP)
 
 # Needs Maven and a JDK, 17 or newer (Debian: maven openjdk-17-jdk-headless).
 test-peers: $(STAMP)
-	@$(PYTEST) -q --peers --ci -m live -n $(WORKERS) tests/interop $(ARGS)
+	@$(BIN)/python -m tests.run --workers $(WORKERS) -q --peers --ci -m live tests/interop $(ARGS)
 
 # Needs Java 17 or newer (Debian: openjdk-17-jre-headless).
 test-spark: $(SPARK_STAMP)

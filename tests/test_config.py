@@ -134,6 +134,10 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
             "partner.acme.hold_wait: is not allowed in a partner section, because it holds for all partners; "
             "it belongs to the top level, above the first section.",
         ),
+        ("[node.north]\nsite = 'x'", "node.north: has no url; say where its queue server is, such as https://host/q"),
+        ("[node.north]\nurl = 'ftp://x'", "node.north.url: 'ftp://x' is not allowed; allowed: http:// or https://"),
+        ("[node.north]\nurl = 'http://x'\nsit = 'x'", "node.north.sit: there is no such option; did you mean site?"),
+        ("node = 5", "node.NAME: allowed is a section, [node.NAME]."),
         ("principal = 'x'", "principal: is allowed in a partner section only; it belongs to [partner.NAME]."),
         ("on_poison = 'x'", 'on_poison: \'x\' is not allowed; allowed: "block", "dead_letter" or "terminate".'),
         ("headers = 'drop'", 'headers: \'drop\' is not allowed; allowed: "demote", "pass" or "strip".'),
@@ -488,6 +492,8 @@ def test_what_is_written_is_read_to_the_same(file: Path) -> None:
                 "a.b c": {"path": "/a", "window": None, "retry": [], "on_poison": "dead_letter"},
                 "plain": {"principal": "CN=x", "one_way_answer": "empty"},
             },
+            "site": "oslo",
+            "nodes": {"a.b": {"url": "https://host/q", "site": "rome", "token_env": "T"}, "b": {"url": "http://b"}},
         }
     )
     file.write_text(as_toml(settings))
@@ -498,3 +504,8 @@ def test_what_is_written_is_read_to_the_same(file: Path) -> None:
 def test_values_of_a_partner_are_only_his_own() -> None:
     settings = settings_from({"partners": {"acme": {"path": "/a", "window": None}}})
     assert as_values(settings)["partners"] == {"acme": {"path": "/a", "window": None}}
+
+
+def test_values_of_another_node_are_those_that_are_given() -> None:
+    settings = settings_from({"nodes": {"north": {"url": "http://host"}}})
+    assert as_values(settings)["nodes"] == {"north": {"url": "http://host"}}

@@ -28,6 +28,7 @@ from wsrm_mq.config import Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS
 from wsrm_mq.config.writing import PURPOSES
+from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views.verdict import WORDS
 
 README = ROOT / "README.md"
@@ -66,9 +67,13 @@ def test_the_five_minutes_of_the_readme_go_as_it_says(shell: Shell, tmp_path: Pa
     for name in ("examples/orders_spyne/service.py", "docs/tutorial/send.py"):
         assert name in README.read_text()
         shutil.copy(ROOT / name, tmp_path)
+    service = tmp_path / "service.py"
+    known, wrapped = service.read_text(), "WSRMMiddleware(orders, store=STORE, "
+    assert wrapped in known  # its options are its own: the environment has none of them
+    # a busy machine does not reach `resume` before the fourth try, which is 15 seconds after the third
+    service.write_text(known.replace(wrapped, f"{wrapped}retry=[1, 5, 300], "))
     commands = [typed for block in blocks(README) if block.kind == "console" for typed in session(block.text)]
     assert len(commands) > 8
-    shell.type("export WSRM_MQ_RETRY=1,5,300")  # a busy machine does not reach `resume` before the fourth try
     for typed in commands:
         shell.follow(typed)
 
@@ -288,6 +293,15 @@ def test_every_keyword_of_the_middleware_is_told() -> None:
     keywords = inspect.signature(WSRMASGIMiddleware.__init__).parameters
     assert set(keywords) >= set(inspect.signature(WSRMMiddleware.__init__).parameters)
     assert told == set(keywords) - {"self", "app", "store", "options"}
+
+
+def test_every_reason_of_an_outcome_is_on_the_page_of_dead_letters() -> None:
+    page = DOCS / "dead-letters.md"
+    letters = [reason.strip("`") for reason, *_ in table_after(page, "Every reason")]
+    below = page.read_text().split("\n## Every reason\n")[1].split("\n## ")[0]
+    others = set(re.findall(r"`([a-z_]+)`", below.split("with no dead letter")[1])) & set(REASONS)
+    assert len(letters) == len(set(letters))
+    assert {*letters, *others} == set(REASONS)
 
 
 def test_the_tests_that_show_the_capabilities_of_five_systems_exist() -> None:

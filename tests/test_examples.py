@@ -252,3 +252,17 @@ def test_a_program_of_queues_does_what_it_says(tmp_path: Path, program: str, las
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == last
+
+
+@pytest.mark.timeout(150)
+def test_three_nodes_hand_messages_on_though_one_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "store_and_forward" / "run.py", tmp_path / "nodes"],
+        capture_output=True,
+        text=True,
+        timeout=140,
+        env={**os.environ, "SECONDS": "120"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = (EXAMPLES / "store_and_forward" / "README.md").read_text().split("```text\n")[1].split("```")[0]
+    assert done.stdout == shown

@@ -25,8 +25,8 @@ from msgspec.inspect import (
     UnionType as Either,
 )
 
-from wsrm_mq.config.keywords import Names, OptionKeywords, PartnerKeywords, Time
-from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS
+from wsrm_mq.config.keywords import Names, NodeKeywords, OptionKeywords, PartnerKeywords, Time
+from wsrm_mq.config.settings import NODE_OPTIONS, OPTIONS, PARTNER_OPTIONS
 
 SERVICE = """
 from collections.abc import Iterable
@@ -90,11 +90,11 @@ def parts(hint: Any) -> set[Any]:
 
 @pytest.mark.parametrize(
     ("keywords", "options"),
-    [(OptionKeywords, OPTIONS), (PartnerKeywords, PARTNER_OPTIONS)],
-    ids=["everybody", "partner"],
+    [(OptionKeywords, OPTIONS), (PartnerKeywords, PARTNER_OPTIONS), (NodeKeywords, NODE_OPTIONS)],
+    ids=["everybody", "partner", "node"],
 )
 def test_the_keywords_are_the_options_and_take_what_they_may_be(keywords: Any, options: Any) -> None:
-    hints = {name: parts(hint) for name, hint in get_type_hints(keywords).items() if name != "partners"}
+    hints = {name: parts(hint) for name, hint in get_type_hints(keywords).items() if name not in ("partners", "nodes")}
     assert hints == {name: of(kind.shape) for name, kind in options.items() if name not in ("store", "app")}
 
 

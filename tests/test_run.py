@@ -82,3 +82,33 @@ def test_a_run_of_some_tests_is_not_held_to_the_floor_and_one_part_may_have_none
     said = capfd.readouterr().out
     assert "destination: 1 of" in said
     assert "floor" not in said
+
+
+RACE = """
+from pathlib import Path
+
+def test_that_fails_beside_others():
+    first = Path({path!r})
+    is_again = first.exists()
+    first.touch()
+    assert is_again and {by_itself}
+"""
+
+
+@pytest.mark.parametrize(("again", "by_itself", "status"), [("3", True, 0), ("0", True, 1), ("3", False, 1)])
+def test_a_failure_that_a_second_run_does_not_show_is_named_where_one_is_asked_for(
+    project: Path, capfd: pytest.CaptureFixture[str], again: str, by_itself: bool, status: int
+) -> None:
+    (project / "tests/test_race.py").write_text(RACE.format(path=str(project / "first"), by_itself=by_itself))
+    assert main(["--root", str(project), "--workers", "1", "-q", "--again", again]) == status
+    named = "passed only by itself: tests/test_race.py::test_that_fails_beside_others" in capfd.readouterr().out
+    assert named is (status == 0)
+
+
+def test_where_more_fail_than_a_second_run_is_for_there_is_none(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        (project / f"tests/test_{name}.py").write_text("def test_never():\n    assert False\n")
+    assert main(["--root", str(project), "--workers", "1", "-q", "--again", "1"]) == 1
+    assert "tests again" not in capfd.readouterr().out

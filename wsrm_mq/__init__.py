@@ -18,15 +18,23 @@ if TYPE_CHECKING:
     from wsrm_mq.errors import WSRMError as WSRMError
     from wsrm_mq.events.telling import Event as Event
     from wsrm_mq.inbox import once as once
+    from wsrm_mq.node.message import Message as Message
+    from wsrm_mq.node.node import Node as Node
+    from wsrm_mq.node.subscription import Subscription as Subscription
+    from wsrm_mq.queue.settling import Settlement as Settlement
     from wsrm_mq.wsgi import WSRMMiddleware as WSRMMiddleware
 
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "Event": "wsrm_mq.events.telling",
+    "Message": "wsrm_mq.node.message",
+    "Node": "wsrm_mq.node.node",
     "NotAuthenticated": "wsrm_mq.errors",
     "Settings": "wsrm_mq.config",
+    "Settlement": "wsrm_mq.queue.settling",
     "StoreError": "wsrm_mq.errors",
+    "Subscription": "wsrm_mq.node.subscription",
     "WSRMError": "wsrm_mq.errors",
     "WSRMMiddleware": "wsrm_mq.wsgi",
     "connect": "wsrm_mq.client",

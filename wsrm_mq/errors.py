@@ -38,6 +38,7 @@
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
     │   ├── NameServerSilent     what a host's name stands for is not known in time
     │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
+    ├── NoQueueServer            an address answers a page, or what else no queue server answers
     ├── Pending                  a request is not acknowledged, or answered, yet; it is sent all the same
     ├── FenceLost                another owner has the sequence by now: the settlement is refused
     ├── LeaseLost                the lease of a message had ended: the settlement is refused
@@ -306,8 +307,17 @@ class LimitReached(WSRMError):
     """A principal has as much of a queue server as it may have at a time. The text names the bound."""
 
 
+class NoQueueServer(WSRMError):
+    """An address answers what no queue server does: another service is there, or a proxy that wants a log-in."""
+
+
 class NotAnswered(WSRMError):
     """A message to an address got no answer, or none that is whole; it may have been taken."""
+
+
+class Unread(NotAnswered):
+    """A host has broken off the connection on which a large message came, and answers others: it does not take one of
+    this size."""
 
 
 class NameNotKnown(WSRMError):
@@ -339,11 +349,13 @@ class LeftAlone(NotAnswered):
 
 class Pending(WSRMError):
     """A request is stored, and not acknowledged, or answered, in the time that was given; it is sent all the same.
-    ``message_id`` names it."""
+    ``message_id`` names it; ``why`` the last attempt was in vain, where there was one."""
 
-    def __init__(self, message_id: str) -> None:
-        super().__init__(f"{message_id}: is stored, and waits to be acknowledged. It is sent again until it is.")
+    def __init__(self, message_id: str, why: str | None = None) -> None:
+        last = "" if why is None else f" The last attempt: {why}."
+        super().__init__(f"{message_id}: is stored, and waits to be acknowledged. It is sent again until it is.{last}")
         self.message_id = message_id
+        self.why = why
 
 
 class FenceLost(WSRMError):

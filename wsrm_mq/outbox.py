@@ -69,6 +69,7 @@ class Call(NamedTuple):
     addressing: str
     content_type: str
     wants_reply: int
+    """1 where it does; and 2 where its sequence offers another one for replies, though it may want none itself."""
     envelope: bytes
 
 

@@ -30,6 +30,10 @@ settles. A body is sent as it is: a compressed one is refused.
 was silent for its `timeout`, its leases return at once, uncounted. What names none is of a session of the principal,
 whose leases end by time.
 
+**An answer may be lost** on its way, with the messages that it leased. In a session a request that leases has a number
+of its own in the header `Request`, and the next one, or `GET /session`, names in `Lost` those to which no answer came,
+separated by commas: what they leased goes back at once, uncounted and in its place, before anything else is leased.
+
 **Every error** is `application/problem+json` ([Problem](#problem)): `code` is the class of the error, `next_step`
 what to do. With 429 and 503 nothing was done, and `Retry-After` says when to send it again.
 """

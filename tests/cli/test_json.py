@@ -32,6 +32,7 @@ ARGUMENTS = {
     "replay status": ["PLAN"],
     "partner show": ["acme"],
     "envelope decode": ["message.xml"],
+    "queue list --scope": ["site"],
     "queue show": ["jobs"],
     "queue stats": ["jobs"],
     "queue peek": ["jobs"],
@@ -46,6 +47,11 @@ ARGUMENTS = {
     "token revoke": ["shop", "--dry-run"],
     "subscription show": ["shop/thanks"],
     "subscription drop": ["shop/thanks", "--dry-run"],
+    "node show": [THERE],
+    "node name": ["east", "--dry-run"],
+    "route add": ["north/*", THERE, "--dry-run"],
+    "route test": ["north/orders"],
+    "route drop": ["north/*", "--dry-run"],
     "source show": [THERE],
     "source explain": [THERE],
     "source send": ["request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0],
@@ -129,6 +135,8 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
         node.subscribe(topic="orders/#", name="thanks", client="shop").close()
         letter = node.put("jobs", b"no good")
         node.settle("jobs", f"position = {letter}", "reject")
+        node.route("north/*", THERE)
+        node.put("north/orders", b"1")
     sent = wsrm("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
     assert "is stored and waits" in sent.output
     (plan,) = document(wsrm("replay", "list", "--json"))["plans"]

@@ -57,6 +57,9 @@ def test_express_messages_are_counted_where_they_are_and_told_where_they_are_not
         for command in (("list",), ("peek", "ticks")):
             said = wsrm("queue", *command).stderr
             assert f"ticks: express messages are in the memory of process {os.getpid()}" in said
+        refused = wsrm("queue", "delete", "ticks", *WHY)
+        assert f"process {os.getpid()}" in refused.stderr
+        assert "--force" in refused.stderr
     assert document(wsrm("queue", "stats", "ticks", "--json"))["ready"] == 0
 
 
@@ -112,6 +115,26 @@ def test_a_message_is_acknowledged_only_when_it_was_written(orders: Path, somewh
     assert (back.stdout_bytes, "given back" in back.stderr, stats(wsrm)["ready"]) == (b"<order/>", True, 1)
     assert wsrm("queue", "get", "orders", "-o", "new").exit_code == 0
     assert ((somewhere / "new").read_bytes(), stats(wsrm)["messages"]) == (b"<order/>", 0)
+
+
+def test_who_takes_a_message_by_hand_is_on_record_and_a_rehearsed_put_is_none(orders: Path, wsrm: Wsrm) -> None:
+    told = wsrm("queue", "put", "orders", "-", "--dry-run", input=b"<order/>")
+    assert told.stderr == "This would put 8 bytes into orders. Nothing was changed.\n"
+    refused = wsrm("queue", "put", "orders", "-", "--dry-run", "--message-id", "#1", input=b"<order/>")
+    assert "`message_id` is '#1'" in refused.stderr
+    assert stats(wsrm)["messages"] == 0
+    put(wsrm, b"<order/>")
+    assert wsrm("queue", "get", "orders", "--no-ack").exit_code == 0
+    assert wsrm("queue", "get", "orders", "--actor", "alice").exit_code == 0
+    assert [act for act in acts(wsrm) if act[0] == "taken_by_hand"] == [("taken_by_hand", "alice", "orders")]
+
+
+def test_a_queue_that_is_used_is_not_deleted_where_that_is_asked_for(orders: Path, wsrm: Wsrm) -> None:
+    with connect(orders, "shop") as node, node.subscribe("orders"):
+        refused = wsrm("queue", "delete", "orders", "--if-unused", *WHY)
+        assert f"shop (process {os.getpid()})" in refused.stderr
+        assert "--if-unused" in refused.stderr
+    assert wsrm("queue", "delete", "orders", "--if-unused", *WHY).exit_code == 0
 
 
 def test_what_a_pipe_did_not_take_is_given_back(orders: Path, wsrm: Wsrm) -> None:

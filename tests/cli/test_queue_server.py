@@ -20,6 +20,7 @@ from tests.support.commands import Wsrm, document
 from tests.support.queue_server import PEM, Started, asked
 from tests.support.serve_command import SOURCE, Serve, eventually
 from wsrm_mq.node import connect
+from wsrm_mq.source.source import RMSource
 from wsrm_mq.testing import Reply
 
 
@@ -201,3 +202,18 @@ def test_serve_without_queues_says_that_it_opens_no_port_of_stomp(
     assert asked(served.url, "GET", "/queues/queues")[0] != 401
     status, said = served.end(signal.SIGTERM)
     assert (status, "no port of STOMP is opened" in said) == (0, True)
+
+
+@pytest.mark.timeout(120)
+def test_beside_a_wrapped_service_other_nodes_hand_messages_over_and_the_service_is_not_called(
+    serve: Serve, wsrm: Wsrm, somewhere: Path, path: Path
+) -> None:
+    """Also not by its next start, which finds them in the intake."""
+    token = wsrm("token", "add", "north", "--route", "orders*").stdout.strip()
+    request = b'<e:Envelope xmlns:e="http://www.w3.org/2003/05/soap-envelope"><e:Header/><e:Body/></e:Envelope>'
+    with RMSource(somewhere / "north.db", headers={"Authorization": f"Bearer {token}"}) as node:
+        for _start in range(2):
+            served = serve("shop:app", "--port", "0", "--queues")
+            node.send(request, to=f"{served.url}/queues/rm", action="urn:wsrm-mq:route:put", acknowledged_within=30)
+            assert served.end(signal.SIGTERM)[0] == 0
+            assert served.calls() == []

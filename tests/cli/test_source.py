@@ -65,13 +65,15 @@ def test_requests_that_wait_for_long_are_told_with_what_can_be_done(outbox: Path
 
 
 def test_a_program_that_sends_has_the_last_attempt_told(outbox: Path, wsrm: Wsrm) -> None:
-    with RMSource(outbox) as source:
-        source.send(envelope("put_order", ("n", 1)).encode(), to=THERE, action=f"{ORDERS}/put_order")
+    stored(outbox, minutes_ago=10)
+    with RMSource(outbox):
         deadline = time.monotonic() + 20
         while "Connection refused" not in explained(wsrm):
             assert time.monotonic() < deadline
         (one,) = document(wsrm("source", "explain", "--json"))["explanations"]
         assert [step["command"].split()[2] for step in one["next_steps"]] == ["resend", "terminate"]
+        (found,) = (each for each in document(wsrm("status", "--json"))["attention"] if each["kind"] == "requests")
+        assert "Connection refused" in found["sentence"]
 
 
 def test_what_is_held_is_told_and_goes_on_when_it_is_resumed(outbox: Path, wsrm: Wsrm) -> None:
@@ -126,5 +128,28 @@ def test_a_file_is_sent_to_a_service_and_its_reply_is_written(
     assert seen.soon([7]) == [7]
     asked = wsrm("source", "send", "echo.xml", "--to", orders.url, "--action", f"{ORDERS}/echo", "--ask")
     assert "who is there" in asked.stdout
+    *_others, listed = document(wsrm("source", "list", "--json"))["requests"]
+    assert listed["replied"] == "1"
+    (shown,) = document(wsrm("source", "show", listed["offered"], "--json"))["requests"]
+    assert shown == listed, "it is found by the sequence that its replies come in"
     refused = wsrm("source", "send", "order.xml", "--to", orders.url)
     assert (refused.exit_code, "`--action URI`" in refused.stderr) == (1, True)
+
+
+def test_what_is_listed_is_asked_for_in_the_language_of_the_other_lists(outbox: Path, wsrm: Wsrm) -> None:
+    stored(outbox, minutes_ago=10)
+    with RMSource(outbox) as source:
+        source.send(envelope("cancel", ("n", 9)).encode(), to="http://127.0.0.1:9/other", action=f"{ORDERS}/cancel")
+
+    def listed(*words: str) -> list[str]:
+        found = document(wsrm("source", "list", "--json", *words))["requests"]
+        return [one["to"].rpartition("/")[2] for one in found]
+
+    sequence = document(wsrm("source", "list", "--json"))["requests"][0]["sequence"]
+    assert listed() == ["rm", "other"]
+    assert listed("op:put_order") == listed("-op:cancel") == listed("127.0.0.1:9/rm") == listed("age:5m") == ["rm"]
+    assert listed(f"seq:{sequence[-12:]}") == ["rm"]
+    assert listed("op:put_order,cancel", "age:<5m", "outcome:live") == ["other"]
+    assert listed("msg:3", "op:cancel") == []
+    assert "did you mean" in wsrm("source", "list", "op:put_ordr").stderr
+    assert "requests have none" in wsrm("source", "list", "verdict:ok").stderr

@@ -1,4 +1,4 @@
-"""The page on the Python client is followed as it stands."""
+"""The pages on the Python client, and on queues of other nodes, are followed as they stand."""
 
 from __future__ import annotations
 
@@ -10,3 +10,7 @@ __all__ = ["shell"]
 
 def test_an_order_that_was_put_while_there_was_no_server_is_taken_as_the_page_says(shell: Shell) -> None:
     assert shell.follow_page(HOWTO / "queue-client.md") > 5
+
+
+def test_a_queue_of_another_node_is_read_and_looked_at_when_that_is_killed_as_the_page_says(shell: Shell) -> None:
+    assert shell.follow_page(HOWTO / "queues-of-other-nodes.md") > 12

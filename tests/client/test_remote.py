@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import subprocess
 import threading
@@ -16,16 +17,20 @@ import pytest
 import wsrm_mq
 from tests.client.conftest import Server
 from tests.node.test_subscription import taken, until
-from wsrm_mq.client import line
+from wsrm_mq.client import line, supply
 from wsrm_mq.client.apart import RemoteDeadLetters, RemoteJournal
+from wsrm_mq.client.forms import Answer
 from wsrm_mq.client.node import RemoteNode
 from wsrm_mq.errors import (
     ConfigurationError,
     LeaseLost,
+    NoQueueServer,
+    NotAnswered,
     NotAuthenticated,
     QuotaExceeded,
     ServerUnavailable,
     StoreUnavailable,
+    WSRMError,
 )
 from wsrm_mq.node import Node
 from wsrm_mq.node.dead_letters import DeadLetters
@@ -84,6 +89,188 @@ def test_acknowledgements_travel_ten_together_under_a_backlog_of_thirty(
             subscription.next(10)
         until(lambda: sum(sent) >= 20)
     assert min(filter(None, sent)) >= 10, "none goes by itself; a client that is busy has more of them together"
+
+
+class Lossy:
+    """A line on which answers that have messages are lost: those for which ``loses`` says so. ``instead``: what comes
+    in their place."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        loses: Callable[[int], bool],
+        instead: Answer | NotAnswered = NotAnswered("the connection was reset"),  # noqa: B008
+    ) -> None:
+        self.lost = self._leases = 0
+        exchange = line.Line._exchange
+
+        async def lossy(that: line.Line, request: Any, headers: dict[str, str]) -> Any:
+            answer = await exchange(that, request, headers)
+            if request.leases and answer.status == 200:
+                self._leases += 1
+                if loses(self._leases):
+                    self.lost += 1
+                    if isinstance(instead, Answer):
+                        return instead
+                    raise instead
+            return answer
+
+        monkeypatch.setattr(line.Line, "_exchange", lossy)
+
+
+@pytest.mark.parametrize("group", [None, "a"])
+def test_what_was_leased_by_an_answer_that_was_lost_comes_in_its_place_and_uncounted(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch, group: str | None
+) -> None:
+    node.declare("orders", lease=60)
+    node.put_many("orders", range(6), group=group)
+    wire = Lossy(monkeypatch, lambda number: number < 3)
+    found = node.receive("orders", 2, wait=10)
+    assert ([one.json() for one in found], wire.lost) == ([0, 1], 2)
+    assert {one.failures for one in found} == {0}
+    node.ack(found)
+    assert numbers(node) == [2, 3, 4, 5]
+
+
+def test_a_subscription_gets_all_in_order_though_each_third_answer_is_lost(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supply, "AGAIN_SECONDS", 0.01)
+    node.declare("orders", lease=None)
+    node.put_many("orders", range(40))
+    wire = Lossy(monkeypatch, lambda number: number % 3 == 1)
+    with node.subscribe("orders", max_backlog=4) as subscription:
+        came = [one.json() for one in taken_and_acked(subscription, 40)]
+    assert (came, wire.lost > 0) == ([*range(40)], True)
+    assert node.stats("orders").messages == 0
+
+
+BROKEN = Answer(500, "application/problem+json", None, b'{"code": "Broken", "detail": "it was reset"}')
+
+
+@pytest.mark.parametrize("instead", [NotAnswered("the connection was reset"), BROKEN])
+def test_what_a_receive_has_leased_that_was_given_up_is_ready_at_once(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch, instead: Answer | NotAnswered
+) -> None:
+    node.declare("orders", lease=60)
+    node.put_many("orders", range(3))
+    monkeypatch.setattr(line.Line.ask, "__kwdefaults__", {"patience": 0.0})
+    Lossy(monkeypatch, lambda number: True, instead)
+    with pytest.raises(WSRMError, match="reset"):
+        node.receive("orders", 3)
+    until(lambda: node.stats("orders").ready == 3, 5)
+    assert {(one.failures, one.state) for one in node.peek("orders")} == {(0, "ready")}
+
+
+@pytest.mark.parametrize("at", ["before", "behind"])
+def test_what_a_call_of_asyncio_has_leased_that_is_cancelled_is_ready_at_once(
+    node: RemoteNode, where: str, credentials: dict[str, str], monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    node.declare("orders", lease=60)
+    node.put_many("orders", range(3))
+    exchange = line.Line._exchange
+    leased = threading.Event()
+
+    async def held_up(that: line.Line, request: Any, headers: dict[str, str]) -> Any:
+        answer = await exchange(that, request, headers)
+        if request.leases:
+            leased.set()
+            if at == "before":
+                await asyncio.sleep(60)
+        return answer
+
+    monkeypatch.setattr(line.Line, "_exchange", held_up)
+
+    async def program() -> None:
+        async with await wsrm_mq.connect_async(where, **credentials) as other:
+            receiving = asyncio.create_task(other.receive("orders", 3, wait=30))
+            await asyncio.sleep(0)  # it has begun
+            assert leased.wait(30)
+            time.sleep(0.2)  # the answer is here, and this loop has not seen it
+            receiving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await receiving
+            await asyncio.to_thread(until, lambda: node.stats("orders").ready == 3)
+
+    asyncio.run(program())
+    assert {one.failures for one in node.peek("orders")} == {0}
+
+
+Page = tuple[int, str, bytes]
+LOGIN: Page = (200, "text/html", b"<html><head><style>p { color: red }</style></head><body><p>Log in,\nplease</body>")
+GATEWAY: Page = (502, "text/html", b"<html><h1>502 Bad Gateway</h1><hr>nginx")
+
+
+def answer_pages(
+    monkeypatch: pytest.MonkeyPatch, page: Page, times: float = float("inf"), *, leases_only: bool = False
+) -> list[str]:
+    """What stands before the server answers pages instead of it; gives the requests that it has answered so."""
+    answered: list[str] = []
+    exchange = line.Line._exchange
+
+    async def proxied(self: line.Line, request: Any, headers: dict[str, str]) -> Any:
+        if len(answered) >= times or (leases_only and not request.leases):
+            return await exchange(self, request, headers)
+        answered.append(request.path)
+        status, kind, body = page
+        return Answer(status, kind, None, body)
+
+    monkeypatch.setattr(line.Line, "_exchange", proxied)
+    return answered
+
+
+FORBIDDEN: Page = (403, "text/html", b"<p>Log in, please")
+
+
+@pytest.mark.parametrize("page", [LOGIN, (302, "", b""), FORBIDDEN, (200, "", b"Log in, please")])
+def test_a_page_instead_of_an_answer_ends_a_consumer_with_an_error_that_quotes_it(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch, page: Page
+) -> None:
+    node.put_many("orders", range(2))
+    subscription = node.subscribe("orders")
+    taken(subscription, 1)
+    answer_pages(monkeypatch, page)
+    words = "Log in, please" if page[2] else ""
+    said = f"http://127.*/[a-z]+ answers {page[0]}, as no queue server does: '{words}'"
+    with pytest.raises(NoQueueServer, match=said):
+        list(subscription)
+    monkeypatch.undo()
+    subscription.close()
+
+
+OVERLOADED: Page = (503, "application/problem+json", b'{"code": "Overloaded", "detail": "later"}')
+
+
+@pytest.mark.parametrize("page", [FORBIDDEN, OVERLOADED], ids=["ends", "goes on"])
+def test_a_consumer_that_one_answer_ends_or_holds_up_has_acknowledged_what_it_did(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch, page: Page
+) -> None:
+    node.declare("orders", lease=None)
+    node.put_many("orders", range(5))
+    with node.subscribe("orders", max_backlog=8, ack_timeout=60) as subscription:
+        came = [one.json() for one in taken_and_acked(subscription, 2)]
+        answer_pages(monkeypatch, page, 1, leases_only=True)
+        node.put("orders", 5)  # the request that waits is answered, and the next one so
+        if page is OVERLOADED:
+            came += [one.json() for one in taken_and_acked(subscription, 4)]
+            assert came == [*range(6)]
+        else:
+            until(lambda: (node.stats("orders").messages, node.stats("orders").ready) == (4, 4))
+            with pytest.raises(NoQueueServer):
+                subscription.take(1)
+
+
+def test_what_a_proxy_says_while_its_server_is_away_is_told_and_the_consumer_goes_on(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supply, "AGAIN_SECONDS", 0.01)
+    node.put_many("orders", range(3))
+    with node.subscribe("orders") as subscription:
+        answered = answer_pages(monkeypatch, GATEWAY, 20)
+        assert [one.json() for one in taken_and_acked(subscription, 3)] == [0, 1, 2]
+    assert len(answered) >= 20
+    assert caplog.text.count("server.away") == 1, "it is told once"
+    assert "answers 502, as no queue server does: '502 Bad Gateway nginx'" in caplog.text
 
 
 def test_more_messages_than_one_request_takes_are_put_and_looked_at(node: RemoteNode) -> None:
@@ -186,7 +373,7 @@ def test_what_a_killed_client_has_leased_is_ready_again_when_its_session_ends(
     node.put_many("orders", range(4))
     other = program(
         """
-from wsrm_mq.client import line
+from wsrm_mq.client import line, supply
 line.SESSION_SECONDS = 1.0
 print(len(node.receive('orders', 3)))
 sys.stdin.read()
@@ -200,14 +387,18 @@ sys.stdin.read()
     assert [(one.json(), one.failures) for one in node.receive("orders", 4)] == [(n, 0) for n in range(4)]
 
 
-def test_a_session_lives_while_nothing_is_sent(
-    connect: Connect, server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("puts", [0, 25])
+def test_a_session_lives_while_nothing_is_sent_or_what_is_of_no_session(
+    connect: Connect, server: Server, monkeypatch: pytest.MonkeyPatch, puts: int
 ) -> None:
     monkeypatch.setattr(line, "SESSION_SECONDS", 1.0)
     node = connect()
     node.put("orders", 1)
     (message,) = node.receive("orders", lease=60)
-    time.sleep(2.5)
+    for number in range(puts):
+        node.put("other", number)
+        time.sleep(0.1)
+    time.sleep(0 if puts else 2.5)
     assert message.ack() == "settled"
 
 
@@ -247,6 +438,16 @@ def test_a_node_that_is_closed_says_so(connect: Connect) -> None:
         node.put("orders", 1)
 
 
+def test_a_node_whose_server_is_gone_closes(connect: Connect, server: Server) -> None:
+    node = connect()
+    node.put("orders", 1)
+    assert node.receive("orders")
+    server.end()
+    node.close()
+    with pytest.raises(StoreUnavailable, match="Call `connect`"):
+        node.keys()
+
+
 def test_options_are_of_a_store_or_of_a_server(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="for a server"):
         wsrm_mq.connect(str(tmp_path / "store.db"), token="secret", store=tmp_path / "outbox.db")
@@ -257,7 +458,7 @@ def test_options_are_of_a_store_or_of_a_server(tmp_path: Path) -> None:
 LEFT_OUT = {
     Node: {
         *("call", "submit", "declared", "places", "place_of", "verb", "leased", "heads", "is_ready", "count_ready"),
-        *("abandon", "reader"),
+        *("abandon", "reader", "route", "routes", "unroute"),
     },
     DeadLetters: set[str](),
     Journal: set[str](),

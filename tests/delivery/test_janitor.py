@@ -19,6 +19,7 @@ from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import archiving as archiving_sql
 from wsrm_mq.store.identity import identify
+from wsrm_mq.store.routing import ARRIVED
 from wsrm_mq.store.sqlite.witness import Witness
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ManualClock, Reply
@@ -212,3 +213,20 @@ def test_it_waits_for_an_archive_where_that_is_configured(tmp_path: Path, clock:
         assert service.rows("SELECT id FROM entry") == [(3,)]
     finally:
         service.middleware.close()
+
+
+def test_what_has_arrived_from_other_nodes_is_known_for_thirty_days_whatever_a_service_keeps(
+    service: InProcess, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wsrm_mq.delivery.janitor._ARRIVED_BATCH", 2)
+    store = service.middleware.engine.store
+
+    def arrive(tx: Any) -> None:
+        for days, positions in ((31, range(5)), (29, (9,))):
+            for position in positions:
+                row = {"queue": 1, "node": "a", "incarnation": "x", "position": position, "at": tx.now - days * DAY}
+                tx.execute(ARRIVED, row)
+
+    store.call(arrive)
+    Janitor(store, lambda _partner: QueuePolicy(retain_ended=600_000)).sweep()
+    assert service.rows("SELECT position FROM arrived") == [(9,)]

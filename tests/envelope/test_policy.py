@@ -7,10 +7,9 @@ from typing import Any, Final
 import pytest
 from lxml import etree
 
-from wsrm_mq.envelope.policy import Announcement, Asserted, announce, asserted
+from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.wsdl import parsed, written
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.versions import WSRM_1_0
 
 NAMES: Final = {
     "w": "http://schemas.xmlsoap.org/wsdl/",
@@ -135,43 +134,3 @@ def test_what_is_announced_is_what_was_given(announcement: Announcement, assured
     assert [etree.QName(one).localname for one in assurance[0]] == assured
     timeouts = [one.get("Milliseconds") for one in root.iter("{*}InactivityTimeout")]
     assert timeouts == ([] if announcement.inactivity is None else ["1500", "1500"])
-
-
-RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
-RMP_1_1: Final = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
-
-
-def asserting(*assertions: tuple[str, str]) -> bytes:
-    """A WSDL with these RMAssertions, each a namespace and its content, as alternatives."""
-    said = "".join(
-        f'<p:All><r:RMAssertion xmlns:r="{name}">{inside}</r:RMAssertion></p:All>' for name, inside in assertions
-    )
-    return written(document(f"<p:Policy><p:ExactlyOne>{said}</p:ExactlyOne></p:Policy>"))
-
-
-@pytest.mark.parametrize(
-    "wsdl", [b"", b"<html/>", asserting(), asserting((RMP_1_1, "")), asserting((RMP_1_0, ""), (RMP_1_1, ""))]
-)
-def test_1_1_is_spoken_unless_a_wsdl_asserts_1_0_alone(wsdl: bytes) -> None:
-    assert asserted(wsdl) == Asserted()
-
-
-@pytest.mark.parametrize(
-    ("inside", "timing"),
-    [
-        ("", (None, None, False)),
-        (
-            '<r:BaseRetransmissionInterval Milliseconds=" 5000 "/><r:ExponentialBackoff/>'
-            '<r:AcknowledgementInterval Milliseconds="200"/>',
-            (5_000, 200, True),
-        ),
-        ("<r:BaseRetransmissionInterval/>", (None, None, False)),
-        (f'<r:BaseRetransmissionInterval Milliseconds="{"9" * 30}"/>', (None, None, False)),
-        ('<r:BaseRetransmissionInterval Milliseconds="-1"/>', (None, None, False)),
-        ('<r:AcknowledgementInterval Milliseconds="&#x0662;"/>', (None, None, False)),
-    ],
-)
-def test_the_timing_that_1_0_asserts_is_read_where_it_is_a_number(
-    inside: str, timing: tuple[int | None, int | None, bool]
-) -> None:
-    assert asserted(asserting((RMP_1_0, inside))) == Asserted(WSRM_1_0, *timing)

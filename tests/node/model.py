@@ -456,8 +456,6 @@ class Model:
                 self._ladder(head)
         for one in found:
             self._expire(one)
-            if one not in heads.values():
-                self._over_limits(one)
 
     def _expire(self, one: Entry) -> None:
         if one.outcome is None and not one.is_leased and one.expires_at is not None and one.expires_at <= self.wall:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import sqlite3
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
-from tests.node.conftest import ConnectAsync
+from tests.node.conftest import Connect, ConnectAsync, Program, Rows
 from wsrm_mq.errors import LeaseLost, SubscriptionClosed
 from wsrm_mq.node import Node
 from wsrm_mq.node.async_node import AsyncDeadLetters, AsyncJournal, AsyncMessage, AsyncNode, AsyncSubscription
@@ -145,6 +149,11 @@ INNER = {
         "last_missed",
         "is_behind",
         "ahead",
+        "keep_ahead",
+        "pause",
+        "is_over",
+        "send_before",
+        "abandon",
         "join",
         "hand_over",
         "gone",
@@ -230,6 +239,166 @@ def test_dead_letters_and_replays_and_what_was_missed_are_awaited(connect_async:
         assert [one.messages for one in await node.events("db")] == [6]
 
     run(connect_async, program)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """What writes waits as long as this."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            db.rollback()
+
+
+CALLS: dict[str, Callable[[AsyncNode], Awaitable[object]]] = {
+    "receive": lambda node: node.receive("orders", 2, wait=20),
+    "subscribe": lambda node: node.subscribe("orders", max_backlog=2, client="cancelled"),
+    "consume": lambda node: node.consume("orders", print, client="cancelled"),
+    "letters": lambda node: letters(node),
+}
+
+
+async def letters(node: AsyncNode) -> None:
+    await (await node.dead("orders")).receive()
+
+
+@pytest.mark.local("holds the lock of a store of its own")
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+def test_what_a_call_that_was_cancelled_has_leased_or_subscribed_is_given_back(
+    connect_async: ConnectAsync, path: Path, call: Callable[[AsyncNode], Awaitable[object]]
+) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.declare("orders", lease=None, max_failures=1)
+        await node.put_many("orders", range(4))
+        for message in await node.receive("orders", 2):
+            await message.reject()
+        dead = (await node.dead("orders")).name
+        with locked(path):
+            task = asyncio.ensure_future(call(node))
+            await asyncio.sleep(0.3)  # its thread waits for the lock
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        while any(one.state == "live" for one in await node.clients()):
+            await asyncio.sleep(0.02)
+        while (await node.stats("orders")).leased or (await node.stats(dead)).leased:
+            await asyncio.sleep(0.02)
+        again = [*await node.receive("orders", 2, wait=20), *await node.receive(dead, wait=20)]
+        assert [one.json() for one in again] == [2, 3, 0]
+        assert [one.failures for one in again] == [0, 0, 0]
+
+    run(connect_async, program)
+
+
+def test_a_coroutine_function_that_stops_its_consumer_ends_it_with_its_own_message_which_is_acknowledged(
+    connect_async: ConnectAsync,
+) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.put_many("orders", range(5))
+        seen = []
+
+        async def handle(message: AsyncMessage) -> None:
+            seen.append(message.json())
+            await consumer.stop()
+
+        consumer = await node.consume("orders", handle, max_backlog=3)
+        while consumer.subscription.closed_by is None or (await node.stats("orders")).ready < 4:
+            await asyncio.sleep(0.02)
+        await consumer.stop()
+        stats = await node.stats("orders")
+        assert (seen, stats.ready, stats.leased) == ([0], 4, 0)
+
+    run(connect_async, program)
+
+
+@pytest.mark.local("holds the lock of a store of its own")
+def test_a_node_whose_opening_was_cancelled_is_closed(
+    connect_async: ConnectAsync, node: Node, path: Path, rows: Rows
+) -> None:
+    async def program() -> None:
+        with locked(path):
+            task = asyncio.ensure_future(connect_async())
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    before = threading.active_count()
+    asyncio.run(program())
+    until(lambda: threading.active_count() <= before)
+    assert [found for (found,) in rows("SELECT ended_at IS NULL FROM instance ORDER BY id")] in ([1], [1, 0])
+
+
+def test_what_was_missed_and_never_handed_over_as_that_was_cancelled_comes_again_and_is_not_acknowledged(
+    connect_async: ConnectAsync,
+) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.declare("orders", lease=None)
+        async with await node.subscribe("orders", max_backlog=2) as subscription:
+            seen: list[int] = []
+            await node.put_many("orders", range(20))
+
+            async def catch_up() -> None:
+                async for message in subscription.catch_up():
+                    seen.append(message.json())
+
+            for _ in range(30):
+                task = asyncio.create_task(catch_up())
+                for _ in range(random.randrange(12)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            await catch_up()
+            assert seen == list(range(20))
+        stats = await node.stats("orders")
+        assert (stats.ready, stats.leased) == (0, 0)
+
+    run(connect_async, program)
+
+
+def test_a_subscription_that_was_waited_for_in_vain_is_attended_by_none(
+    connect_async: ConnectAsync,
+) -> None:
+    async def program(node: AsyncNode) -> None:
+        await node.declare("orders", lease=0.3)
+        async with await node.subscribe("orders") as subscription:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(subscription.take(), 0.1)
+            while subscription.inner.flow.is_attended:
+                await asyncio.sleep(0.05)
+
+    run(connect_async, program)
+
+
+@pytest.mark.local("kills the process whose node keeps express messages")
+def test_a_put_that_was_cancelled_while_it_waited_for_a_keeper_is_never_done(
+    connect_async: ConnectAsync, program: Program, connect: Connect
+) -> None:
+    one = program("node.declare('ticks', durability='express')\nprint('kept')\nsys.stdin.read()")
+    assert one.stdout is not None
+    assert one.stdout.readline() == "kept\n"
+    one.kill()
+    one.wait()
+
+    async def whole(node: AsyncNode) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(node.put("ticks", "late", gone="wait"), 0.3)
+        connect().declare("ticks", durability="express")
+        assert await node.put("ticks", "first", gone="wait") > 0
+        await asyncio.sleep(0.5)
+        assert [one.body for one in await node.peek("ticks")] == [b"first"]
+
+    run(connect_async, whole)
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def run(connect_async: ConnectAsync, program: Callable[[AsyncNode], Awaitable[None]]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.node.conftest import Connect
+from tests.node.test_subscription import until
 from tests.node.test_topics import published_on
 from wsrm_mq.errors import SubscriptionClosed
 from wsrm_mq.node import Node
@@ -48,6 +49,81 @@ def test_there_is_neither_gap_nor_repeat_where_a_publisher_goes_on_meanwhile(con
         publisher.join()
         assert missed + live == list(range(400))
         assert subscription.next(0.2) is None
+
+
+PUBLISHES = """
+for number in range({first}, {end}):
+    node.publish('db/add', number)
+    time.sleep({pause})
+print('published')
+sys.stdin.read()
+"""
+CATCHES_UP = """
+with node.subscribe(topic='db/*', name='s', client='A', max_backlog=9) as subscription:
+    for message in subscription.catch_up():
+        print(message.body.decode(), message.redelivered)
+    print('live')
+    for message in subscription:
+        print(message.body.decode(), message.redelivered)
+"""
+
+
+def lines(one: subprocess.Popen[str], end: str) -> list[str]:
+    """All that it says up to the line that begins so."""
+    assert one.stdout is not None
+    said = [one.stdout.readline().strip()]
+    while not said[-1].startswith(end):
+        said.append(one.stdout.readline().strip())
+        assert said[-1], "it has ended"
+    return said
+
+
+@pytest.mark.scenario("Q-025")
+@pytest.mark.local("a server goes on handing over to a client that was killed, until its session ends")
+def test_what_was_published_while_a_client_that_was_killed_is_away_comes_first_and_what_is_live_behind_it(
+    node: Node, program: Program
+) -> None:
+    queue = node.subscribe_durable("db/*", "s", client="A")
+    first = program(CATCHES_UP)
+    lines(first, "live")
+    node.publish("db/add", 0)
+    lines(first, "0 ")
+    node.publish("db/add", 1)
+    lines(first, "1 ")
+    until(lambda: node.stats(queue).messages == 0)
+    first.kill()
+    first.wait()
+    publisher = program(PUBLISHES.format(first=2, end=52, pause=0))
+    lines(publisher, "published")
+    publisher.kill()
+    second = program(CATCHES_UP)
+    missed = lines(second, "live")
+    node.publish("db/add", 52)
+    live = lines(second, "52 ")
+    assert [one.split()[0] for one in (*missed, *live)] == [*map(str, range(2, 52)), "live", "52"]
+    assert not [one for one in (*missed, *live) if one.endswith("True")]
+
+
+@pytest.mark.scenario("Q-026")
+@pytest.mark.local("a server goes on handing over to a client that was killed, until its session ends")
+def test_where_the_client_is_killed_while_publishing_goes_on_nothing_is_missing_and_only_what_is_marked_comes_again(
+    node: Node, program: Program
+) -> None:
+    node.subscribe_durable("db/*", "s", client="A")
+    publisher = program(PUBLISHES.format(first=0, end=300, pause=0.003))
+    first = program(CATCHES_UP)
+    seen = [one.split() for one in lines(first, "60 ") if one != "live"]
+    first.kill()
+    assert first.stdout is not None
+    seen += [one.split() for one in first.stdout.read().splitlines() if one.endswith(("True", "False"))]
+    second = program(CATCHES_UP)
+    again = [one.split() for one in lines(second, "299 ") if one != "live"]
+    assert [int(number) for number, _redelivered in seen] == list(range(len(seen)))
+    begins = int(again[0][0])
+    assert begins <= len(seen)
+    assert [int(number) for number, _redelivered in again] == list(range(begins, 300))
+    assert all(redelivered == "True" for number, redelivered in again if int(number) < len(seen))
+    lines(publisher, "published")
 
 
 def test_one_of_several_consumers_is_through_when_the_others_have_the_rest(node: Node) -> None:

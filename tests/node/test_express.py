@@ -17,11 +17,19 @@ from typing import Any
 import pytest
 
 import wsrm_mq
-from wsrm_mq.errors import ConfigurationError, KeeperGone, NotAllowed, PeekForbidden, QuotaExceeded, Unrouted
+from wsrm_mq.errors import (
+    ConfigurationError,
+    KeeperGone,
+    NotAllowed,
+    PeekForbidden,
+    QueueBusy,
+    QuotaExceeded,
+    Unrouted,
+)
 from wsrm_mq.node import Node
 from wsrm_mq.queue import keeping
 from wsrm_mq.queue.policies import Durability
-from wsrm_mq.store import frames
+from wsrm_mq.store import frames, remote
 from wsrm_mq.store.sharing import TURN_SECONDS
 
 from .conftest import Connect, Rows
@@ -487,6 +495,57 @@ def test_a_keeper_that_hangs_keeps_no_message_of_the_store_waiting(
     assert node.stats("ticks").keeper.lives  # type: ignore[union-attr]
 
 
+@pytest.mark.local("stops the process whose node keeps express messages")
+def test_a_queue_whose_keeper_hangs_is_deleted_by_force_alone_and_the_loss_is_on_record(
+    node: Node, connect: Connect, keeper: subprocess.Popen[str], rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(remote, "FRAME_SECONDS", 0.5)
+    node.put("ticks", "stored", durability="recoverable")
+    keeper.send_signal(signal.SIGSTOP)
+    try:
+        for asks in (node, connect()):
+            with pytest.raises(KeeperGone, match=f"process {keeper.pid}.*does not delete them.*force=True"):
+                asks.delete("ticks")
+    finally:
+        keeper.send_signal(signal.SIGCONT)
+    assert node.stats("ticks").ready == 6
+    keeper.send_signal(signal.SIGSTOP)
+    try:
+        assert connect().delete("ticks", force=True).settled == 1
+    finally:
+        keeper.send_signal(signal.SIGCONT)
+    ((reason,),) = rows("SELECT reason FROM ledger WHERE event = 'express_lost'")
+    assert f"process {keeper.pid}" in reason
+    assert node.keys() == []
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "express"])
+def test_a_queue_that_may_not_be_deleted_keeps_its_messages_of_both_kinds(node: Node, stored: bool) -> None:
+    positions = {
+        stored: node.put("orders", str(stored), durability="recoverable" if stored else "express")
+        for stored in (True, False)
+    }
+    leased, other = node.receive("orders", 2)
+    (leased if positions[stored] == other.position else other).release()
+    with pytest.raises(QueueBusy):
+        node.delete("orders")
+    with pytest.raises(QueueBusy):
+        node.delete("orders", if_empty=True)
+    assert sorted(bodies(node.peek("orders"))) == ["False", "True"]
+    assert node.delete("orders", force=True).settled == 2
+    assert node.keys() == []
+
+
+@pytest.mark.local("over the network a name is of its client alone")
+def test_what_is_no_subscription_keeps_its_express_messages_when_it_is_ended_as_one(node: Node) -> None:
+    node.declare("ticks", durability="express")
+    node.put("ticks", 1)
+    with pytest.raises(NotAllowed, match="none of a durable subscription"):
+        node.unsubscribe("ticks")
+    assert bodies(node.peek("ticks")) == ["1"]
+
+
 @pytest.mark.local("kills the process whose node keeps express messages")
 def test_a_program_of_asyncio_waits_for_a_keeper_and_goes_on_with_the_next(
     node: Node, keeper: subprocess.Popen[str], program: Program, path: Path
@@ -686,7 +745,7 @@ def test_a_transaction_that_is_left_open_is_rolled_back(node: Node, caplog: pyte
         assert node.put("ticks", "1") > 0
         assert time.monotonic() - began < TURN_SECONDS + 2
         assert peer.recv(100) == b""
-    assert "express.cut_off" in caplog.text
+    until(lambda: "express.cut_off" in caplog.text)
 
 
 @pytest.mark.local("speaks to the socket of a node that keeps express messages")

@@ -196,6 +196,74 @@ def test_what_is_done_with_a_message_of_a_group_comes_after_what_waits_for_its_b
     assert [one.json() for one in node.peek("orders")] == ([2] if verb in ("nack", "release") else [])
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_function_that_stops_its_consumer_ends_it_with_its_own_message_which_is_acknowledged(
+    node: Node, threads: int
+) -> None:
+    node.put_many("orders", range(12))
+    seen: list[int] = []
+    begun = threading.Barrier(threads + 1)
+
+    def handle(message: Message) -> None:
+        begun.wait(10)
+        seen.append(message.json())
+        assert not consumer.stop(), "it is not through before this returns"
+
+    consumer = node.consume("orders", handle, threads=threads, max_backlog=6)
+    begun.wait(10)
+    consumer.join()
+    assert consumer.stop()
+    assert (sorted(seen), consumer.error) == ([*range(threads)], None)
+    stats = node.stats("orders")
+    assert (stats.leased, stats.ready) == (0, 12 - threads)
+
+
+@pytest.mark.local("what a remote client has leased ahead is charged when it ends at the server")
+@pytest.mark.scenario("Q-078")
+@pytest.mark.parametrize("group", [None, "a"])
+def test_a_function_that_hangs_at_one_message_costs_none_of_those_that_it_has_not_begun_a_delivery_too_many(
+    node: Node, group: str | None
+) -> None:
+    node.declare("orders", lease=0.8, retry=[0], max_deliveries=2, on_poison="skip")
+    node.put_many("orders", range(8), group=group)
+    seen: list[int] = []
+    released = threading.Event()
+
+    def handle(message: Message) -> None:
+        if message.json() == 2:
+            released.wait(20)
+        else:
+            seen.append(message.json())
+
+    consumers = [node.consume("orders", handle, max_backlog=6, ack_batch=1) for _ in range(2)]
+    until(lambda: node.stats("orders").dead == 1, 20)
+    if group is None:
+        assert all(one.deliveries <= 1 for one in node.peek("orders")), "none was delivered that was not handed over"
+    node.consume("orders", handle, max_backlog=6)
+    until(lambda: node.stats("orders").messages == 0, 20)
+    released.set()
+    for one in consumers:
+        one.stop()
+    assert [letter.json() for letter in node.dead("orders").peek()] == [2]
+    assert sorted(set(seen)) == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_a_function_whose_lease_ends_while_it_is_called_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.declare("orders", lease=0.2, retry=[60])
+    node.put("orders", 1)
+    told: list[bool] = []
+
+    def handle(message: Message) -> None:
+        told.append(message.lost)
+        until(lambda: message.lost)
+        told.append(message.lost)
+
+    with node.consume("orders", handle) as consumer:
+        until(lambda: consumer.subscription.lost == 1)
+    assert told == [False, True]
+    assert caplog.text.count("consumer.late") == 1
+
+
 def test_a_function_whose_queue_is_deleted_is_told_to_be_called_no_longer(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,9 +24,12 @@ from wsrm_mq.errors import (
     StoreCorrupt,
     StoreUnavailable,
     SubscriptionClosed,
+    TooLarge,
     UnknownQueue,
 )
 from wsrm_mq.node import Node
+from wsrm_mq.queue import policies
+from wsrm_mq.queue.policies import QueuePolicy
 
 Anything = Any
 """Values of a wrong type, as a program without a type checker would give them."""
@@ -70,7 +74,7 @@ MISTAKES: dict[str, tuple[str, Callable[[Anything], object]]] = {
     "a policy with a lease of no time": ("more than 0 seconds", lambda node: node.declare("orders", lease=0)),
     "a policy with a time beyond count": ("before the year 9999", lambda node: node.declare("orders", lease=1e300)),
     "a policy with a bound beyond count": ("below 2**63", lambda node: node.declare("orders", max_messages=2**63)),
-    "a policy of a wrong type": ("Expected `float | null`", lambda node: node.declare("orders", lease="x")),
+    "a policy of a wrong type": ("a number of seconds, or None", lambda node: node.declare("orders", lease="x")),
     "a position that is a text": ("a whole number", lambda node: node.get("orders", "x")),
     "a limit that is a text": ("a whole number", lambda node: node.peek("orders", limit="x")),
     "a limit below 1": ("from 1 on", lambda node: node.peek("orders", limit=-1)),
@@ -81,7 +85,7 @@ MISTAKES: dict[str, tuple[str, Callable[[Anything], object]]] = {
     "an id that is a number": ("it is a text", lambda node: node.received("orders", 5)),
     "one position for several": ("a list of positions", lambda node: node.dead("orders").redrive(5)),
     "a pattern to publish to": ("is no topic", lambda node: node.publish("a/*", b"")),
-    "a retention that is a text": ("Expected `float | null`", lambda node: node.declare_topic("a/b", retain="x")),
+    "a retention that is a text": ("a number of seconds, or None", lambda node: node.declare_topic("a/b", retain="x")),
     "no time to replay from": ("`time.time", lambda node: node.replay("a/b", since=datetime.now(UTC))),
     "a function that is none": ("`function` is None", lambda node: node.consume("orders")),
     "a function that is awaited": ("`wsrm_mq.connect_async`", lambda node: node.consume("orders", coroutine)),
@@ -231,11 +235,57 @@ async def _with_a_plain_function(connect_async: ConnectAsync) -> None:
         assert (await node.stats("orders")).messages == 0
 
 
+@pytest.mark.local("what is too large never leaves the client")
+def test_a_body_that_no_row_can_hold_is_refused_with_the_limit(node: Node) -> None:
+    with pytest.raises(TooLarge, match=r"1,000,000,001 bytes; a message has at most 999,000,000"):
+        node.put("orders", bytes(10**9 + 1))
+    assert node.keys() == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("overflow", "x", "'reject', 'drop_head' or 'block'"),
+        ("delivery", 1, "'at_least_once' or 'at_most_once'"),
+        ("lease", "a", "a number of seconds, or None for no end"),
+        ("journal", 3, "True or False"),
+        ("retry", ["x"], r"a list of seconds, such as \[0, 1, 5\]"),
+        ("max_failures", "x", "a whole number, at least 1, or None for no bound"),
+        ("max_backlog", 0, "at least 1"),
+        ("memory_limit", None, "a whole number of bytes"),
+        ("barrier", 1, "a filter, as a text, or None"),
+        ("retain", [], "a number of seconds"),
+        ("properties", {"a": 1}, "a path for each name, such as {'amount': '/order/amount'}"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_told_with_its_name_and_what_may_be(
+    node: Node, option: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"`{option}` is {re.escape(repr(value))}; it is {allowed}"):
+        node.declare("orders", **{option: value})
+
+
+def test_every_option_says_what_it_may_be() -> None:
+    assert [name for name in QueuePolicy.__struct_fields__ if not policies._allowed(name)] == []
+
+
 @pytest.mark.local("forks the process of a local node")
 def test_a_fork_is_told_to_connect_anew_whatever_it_asks(node: Node) -> None:
     node.put("orders", b"1")
     (message,) = node.receive("orders")
+    node.put("orders", b"2")
+    subscription, ahead = node.subscribe("orders"), node.subscribe("orders", max_backlog=2)
+    node.put_many("orders", [b"3", b"4", b"5"])
+    until(lambda: node.stats("orders").leased == 4)
     acts: tuple[Callable[[], object], ...] = (
+        lambda: subscription.next(5),
+        lambda: next(ahead),
+        lambda: subscription.take(5),
+        lambda: next(iter(ahead)),
+        lambda: next(ahead.catch_up()),
+        lambda: node.begin(),
+        lambda: node.transaction(),
+        lambda: node.subscribe_durable("a/b", "c"),
         lambda: node.put("orders", b""),
         lambda: node.put("orders", b"", wait=False).result(5),
         lambda: node.receive("orders"),
@@ -256,7 +306,8 @@ def test_a_fork_is_told_to_connect_anew_whatever_it_asks(node: Node) -> None:
                 act()
             except StoreUnavailable as error:
                 told += "Call `connect` in the child" in str(error)
-        node.close()  # is the parent's
+        subscription.close()
+        node.close()  # are the parent's
         os._exit(len(acts) - told)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert message.ack() == "settled"

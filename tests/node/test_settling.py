@@ -382,6 +382,18 @@ def test_a_part_of_a_queue_is_purged_and_the_ledger_says_so(node: Node, rows: Ro
     assert [event for event, _reason in rows(EVENTS)] == ["purged"] * 3
 
 
+def test_a_queue_that_is_used_or_has_something_is_not_deleted_where_that_is_asked_for(node: Node) -> None:
+    node.put("orders", 1)
+    with pytest.raises(QueueBusy, match="1 messages"):
+        node.delete("orders", if_empty=True)
+    with node.subscribe("other", client="shop"):
+        with pytest.raises(QueueBusy, match="have subscribed to other: shop"):
+            node.delete("other", if_unused=True)
+        assert node.delete("orders", if_unused=True).settled == 1
+    node.delete("other", if_unused=True)
+    assert node.keys() == []
+
+
 @pytest.mark.scenario("Q-019")
 def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect, rows: Rows) -> None:
     node.put_many("orders", range(4))

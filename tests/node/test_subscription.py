@@ -237,6 +237,22 @@ def test_leases_of_what_waits_for_its_turn_are_renewed(node: Node, connect: Conn
         assert subscription.lost == 0
 
 
+def test_a_message_whose_lease_was_renewed_while_it_waited_says_how_long_that_lasts(node: Node) -> None:
+    node.declare("orders", lease=1)
+    node.put_many("orders", range(2))
+    with node.subscribe("orders", max_backlog=2) as subscription:
+        (first,) = taken(subscription, 1)
+        backlog = subscription.flow._backlog
+        until(lambda: backlog.has_next)
+        came = backlog.waiting[0]
+        before = came.leased_until
+        until(lambda: came.leased_until != before)
+        (second,) = taken(subscription, 1)
+        assert first.leased_until is not None
+        assert second.leased_until is not None
+        assert second.leased_until > first.leased_until + 0.1
+
+
 @pytest.mark.local("ends a lease in the memory of the local node")
 def test_a_subscription_that_is_dropped_without_close_keeps_nothing(node: Node) -> None:
     node.declare("orders", lease=0.5)
@@ -257,6 +273,22 @@ def test_a_lease_that_ended_at_the_consumer_is_not_handed_over(node: Node) -> No
         held = subscription.flow._backlog._waiting[0]
         held.leased_until = subscription.flow._clock()
         assert subscription.take(0.2) is None
+
+
+def test_what_is_kept_for_the_next_is_handed_over_while_it_is_leased_alone(node: Node) -> None:
+    node.declare("orders", lease=60)
+    node.put_many("orders", range(4))
+    with node.subscribe("orders", max_backlog=4) as subscription:
+        first, second, third = taken(subscription, 3)
+        for one in (first, second, third):
+            subscription.keep_ahead(one)
+        held = subscription.flow._backlog.handed(first.position)
+        assert held is not None
+        held.leased_until = subscription.flow._clock()
+        assert [one.json() for one in taken(subscription, 2)] == [1, 2]
+        subscription.keep_ahead(third)
+    with pytest.raises(SubscriptionClosed):
+        subscription.take(0)
 
 
 @pytest.mark.scenario("Q-081")
@@ -345,6 +377,31 @@ def test_a_queue_that_is_deleted_under_its_consumer_says_so(node: Node) -> None:
         with pytest.raises(UnknownQueue, match="It was deleted, or unsubscribed, while it was consumed"):
             subscription.next(10)
         assert subscription.closed_by is None
+
+
+@pytest.mark.local("looks at the flow of a subscription")
+def test_a_queue_that_is_deleted_takes_nothing_with_it_that_its_consumer_has_taken_or_has_of_another_queue(
+    node: Node, rows: Rows
+) -> None:
+    for queue in ("orders", "gone"):
+        node.declare(queue, lease=None)
+        node.put_many(queue, range(3), type=queue)
+    with node.subscribe(["orders", "gone"], max_backlog=8, ack_batch=8, ack_timeout=60) as subscription:
+        until(lambda: node.stats("orders").leased + node.stats("gone").leased == 6)
+        for message in taken(subscription, 6):
+            if message.json() < 2:
+                subscription.acknowledge(message)
+        assert node.delete("gone", force=True).settled == 1
+        until(lambda: not subscription.flow.is_open)
+        until(lambda: (node.stats("orders").leased, node.stats("orders").ready) == (0, 1))
+        with pytest.raises(UnknownQueue):
+            subscription.next(10)
+    assert rows("SELECT action, outcome, count(*) FROM entry JOIN message ON message.id = message GROUP BY 1, 2") == [
+        ("gone", "delivered", 2),
+        ("gone", "purged", 1),
+        ("orders", None, 1),
+        ("orders", "delivered", 2),
+    ]
 
 
 def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows) -> None:

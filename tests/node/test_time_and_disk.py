@@ -40,6 +40,28 @@ def test_a_step_of_the_clock_neither_ends_a_lease_nor_keeps_one(
     assert node.dead("orders").peek() == []
 
 
+@pytest.mark.scenario("Q-110")
+@pytest.mark.parametrize("step", [-HOUR, HOUR])
+@pytest.mark.local("sets the clock of one of the processes that have the store")
+def test_a_process_whose_clock_is_set_ends_no_lease_of_another_one_before_its_time(
+    node: Node, program: Program, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    node.declare("orders", lease=2.0)
+    node.put("orders", b"one", ttl=600)
+    one = program(
+        "(message,) = node.receive('orders')\nprint(time.time_ns())\nprint(sys.stdin.readline(), message.ack())"
+    )
+    assert one.stdout is not None
+    leased_at = int(one.stdout.readline())
+    told = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: told() + step * 10**9)
+    assert node.receive("orders", wait=0.5) == []
+    (again,) = node.receive("orders", wait=20)
+    assert told() - leased_at > 1.9 * 10**9, "it had ended before its time"
+    assert node.dead("orders").peek() == []
+    assert again.ack() == "settled"
+
+
 @pytest.mark.scenario("Q-111")
 @pytest.mark.local("opens a store on a disk of its own")
 def test_on_a_full_disk_a_put_is_refused_and_what_is_leased_can_be_settled(mount: Mount) -> None:

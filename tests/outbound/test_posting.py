@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from tests.support.name_server import NameServer
 from tests.support.target import Target, serving
-from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
+from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered, Unread
 from wsrm_mq.outbound import addresses
 from wsrm_mq.outbound.addresses import Allowed, check_url
 from wsrm_mq.outbound.names import Names
@@ -168,6 +169,38 @@ def test_all_goes_through_the_proxy_that_is_configured_and_nothing_that_is_not_a
     assert target.requests == []
 
 
+def test_a_proxy_of_https_gets_by_tls_what_is_for_http_too_and_the_password_in_its_url(names: NameServer) -> None:
+    names.answers = {"service.example": [["127.0.0.1"]]}
+    allowed = Allowed("decoupled", ["http://10.1.2.3"], is_public=False)
+    with serving(Target(), key=KEY) as proxy:
+        url = f"https://ann:a%40b@service.example:{proxy.port}"
+        assert (
+            Poster(allowed, context=tls(str(KEY)), proxy=url).post("http://10.1.2.3/cb", FIELDS, b"<a/>").status == 202
+        )
+        ((fields, body),) = proxy.requests
+        assert (fields["Host"], body) == ("10.1.2.3", b"<a/>")
+        assert {name.lower(): value for name, value in fields.items()}["proxy-authorization"] == "Basic YW5uOmFAYg=="
+        with pytest.raises(NotAnswered, match="certificate verify failed"):
+            Poster(allowed, context=tls(), proxy=url).post("http://10.1.2.3/cb", FIELDS, b"<a/>")
+
+
+def test_an_endpoint_of_https_is_reached_through_a_proxy_that_the_same_authority_vouches_for(
+    names: NameServer,
+) -> None:
+    names.answers = {"service.example": [["127.0.0.1"]]}
+    allowed = Allowed("decoupled", ["https://10.1.2.3"], is_public=False)
+    with serving(Target(), key=KEY) as proxy:
+        url = f"https://service.example:{proxy.port}"
+        with pytest.raises(NotAnswered, match="Tunnel connection failed: 501"):
+            Poster(allowed, context=tls(str(KEY)), proxy=url).post("https://10.1.2.3/cb", FIELDS, b"<a/>")
+
+
+@pytest.mark.parametrize("proxy", ["proxy:3128", "socks5://proxy:1080", "http://"])
+def test_a_proxy_that_cannot_be_spoken_to_is_refused_at_once(proxy: str) -> None:
+    with pytest.raises(ConfigurationError, match="write http://host:port"):
+        Poster(NONE, proxy=proxy)
+
+
 @pytest.mark.parametrize("piece", [b"X", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["a header", "interim answers"])
 @pytest.mark.parametrize("entry", ["the address", "127.0.0.0/8"])
 def test_an_answer_that_drips_before_its_content_is_left(piece: bytes, entry: str) -> None:
@@ -204,3 +237,56 @@ def test_a_name_server_that_is_silent_keeps_no_thread_that_sends(
         with pytest.raises(NotAnswered, match=r"^https://slow\.example/: no name server says in time"):
             poster.post("https://slow.example/", FIELDS, b"<order/>")
     assert names.asked == ["slow.example"], "it is being looked up: that is waited for, once"
+
+
+@pytest.mark.parametrize("answers_others", [True, False])
+def test_a_large_message_is_unread_only_where_its_host_answers_one_without_content(answers_others: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def run() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _address = server.accept()
+                    with connection:
+                        if b"Content-Length: 0" in connection.recv(10_000) and answers_others:
+                            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=run, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/orders"
+        poster = Poster(Allowed.listed("to", ("127.0.0.1",)))
+        for size, is_unread in ((100, False), (100_000, answers_others)):
+            with pytest.raises(NotAnswered) as raised:
+                poster.post(url, FIELDS, b"x" * size)
+            assert isinstance(raised.value, Unread) is is_unread
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_large_message_is_sent_once_more_by_a_new_connection_where_one_that_was_kept_breaks_off() -> None:
+    """Its host may have closed that in the same moment: it says nothing of the size."""
+    bodies: list[int] = []
+
+    class Closing(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        is_kept = False
+
+        def do_POST(self) -> None:
+            if self.is_kept:
+                self.close_connection = True
+                return
+            self.is_kept = True
+            bodies.append(len(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closing) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        poster = Poster(Allowed.listed("to", ("127.0.0.1",)))
+        url = f"http://127.0.0.1:{server.server_port}/orders"
+        assert [poster.post(url, FIELDS, b"x" * size).status for size in (100, 100_000)] == [202, 202]
+        assert bodies == [100, 100_000]
+        server.shutdown()

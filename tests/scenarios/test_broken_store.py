@@ -19,7 +19,6 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import Mount
-from tests.servers.fronts import FRONTS
 from tests.support.disk import Disk
 from tests.support.orders import Orders
 from tests.support.orders_server import OrdersServer, within
@@ -425,19 +424,10 @@ TAKEN: Final[dict[str, Callable[[Path], None]]] = {
 
 
 ENDS: Final = {"stopped": OrdersServer.stop, "killed": OrdersServer.kill}
-USUAL: Final = (("uvicorn", "killed"), ("waitress", "stopped"))
-"""The others tell the same in other words, and take a minute together."""
 TAKEN_AND_ENDED: Final = [
-    pytest.param(
-        front,
-        ENDS[end],
-        take,
-        id=f"{end}-{name}-{front}",
-        marks=() if (front, end) in USUAL else pytest.mark.long,
-    )
-    for end in ENDS
+    pytest.param(front, ENDS[end], take, id=f"{end}-{name}-{front}")
+    for front, end in (("uvicorn", "killed"), ("waitress", "stopped"))
     for name, take in TAKEN.items()
-    for front in FRONTS
 ]
 
 

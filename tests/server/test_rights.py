@@ -84,7 +84,7 @@ def test_a_principal_that_may_do_something_else_with_a_queue_is_told_which_right
 @pytest.mark.parametrize(
     ("right", "pattern", "said"),
     [
-        ("read", "orders", "write put, consume, peek, admin"),
+        ("read", "orders", "write put, consume, peek, admin, route"),
         ("put", "", "is no pattern of queues"),
         ("put", "orders#dead", "is no pattern of queues"),
         ("put", "topic:a/#/b", "is no pattern"),

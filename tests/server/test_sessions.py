@@ -185,6 +185,71 @@ def test_a_subscription_gets_as_much_as_was_granted_and_ends_with_its_session(no
     run(program())
 
 
+def test_what_was_lost_comes_again_though_the_keeper_of_the_express_messages_beside_it_is_gone(
+    node: Node, path: Path
+) -> None:
+    async def program() -> None:
+        session = Sessions(node).begin("anna")
+        with wsrm_mq.connect(path) as keeper:
+            keeper.put("orders", 0, durability="express")
+            subscription = await session.subscribe(["orders"], max_backlog=3)
+            found = await session.take(subscription.key, 1, wait=5)
+            node.put("orders", 1)
+            found += await session.take(subscription.key, 1, wait=5)
+            assert [one.json() for one in found] == [0, 1]
+            session.answered(7, found)
+        await asyncio.to_thread(node.express.bury)
+        await session.lost([7])
+        (again,) = await session.take(subscription.key, 3, wait=5)
+        assert (again.json(), session.leased) == (1, 1)
+        await session.end()
+
+    run(program())
+
+
+def test_a_subscription_stays_paused_until_what_was_lost_is_back_though_two_requests_tell_of_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recalled = Session._recalled
+    were_paused: list[bool] = []
+    pauses = iter((0.0, 0.3))
+
+    async def slowly(that: Session, subscriptions: Any) -> Any:
+        found = await recalled(that, subscriptions)
+        await asyncio.sleep(next(pauses))
+        were_paused.append(all(one.flow.is_paused for one in subscriptions))
+        return found
+
+    monkeypatch.setattr(Session, "_recalled", slowly)
+
+    async def program() -> None:
+        session = Sessions(node).begin("anna")
+        node.declare("orders", lease=None)
+        node.put_many("orders", range(8))
+        subscription = await session.subscribe(["orders"], max_backlog=4)
+        session.answered(7, await session.take(subscription.key, 4, wait=5))
+        await asyncio.gather(session.lost([7]), session.lost([7]))
+        again = await session.take(subscription.key, 4, wait=5)
+        assert ([one.json() for one in again], were_paused) == ([0, 1, 2, 3], [True, True])
+        await session.end()
+
+    run(program())
+
+
+def test_what_its_subscription_knows_to_be_leased_is_settled_however_late_it_is(node: Node) -> None:
+    async def program() -> None:
+        session = Sessions(node, clock=HandClock()).begin("anna")
+        node.declare("orders", lease=3600)
+        node.put("orders", 1)
+        subscription = await session.subscribe(["orders"])
+        found = await session.take(subscription.key, 1, wait=5)
+        session.forget_ended(4_000)  # as if it had been renewed with its group
+        assert await session.settle(acts("ack", *found)) == [Settlement.SETTLED]
+        await session.end()
+
+    run(program())
+
+
 def test_a_subscription_that_is_closed_gives_back_what_it_had(node: Node) -> None:
     async def program() -> None:
         session = Sessions(node).begin("anna")

@@ -37,12 +37,13 @@ class Source(RMSource):
         return self.partner.within(lambda: not self.rows("SELECT 1 FROM lane WHERE owner IS NOT NULL"))
 
     def in_time(self, seconds: float = 5, *, step: float = 0.5) -> bool:
-        """``flush`` while the time passes, step by step."""
+        """``flush`` while the time passes, step by step, and slowly: on a busy machine a try takes a while, and a
+        sequence whose days had passed meanwhile would have expired."""
 
         def is_flushed() -> bool:
             if not self.flush(0):
                 self.pass_time(step)
-                time.sleep(0.01)
+                time.sleep(0.02)
             return self.flush(0)
 
         return self.partner.within(is_flushed, seconds)

@@ -175,8 +175,8 @@ def test_nothing_and_what_is_unknown_are_no_errors(source: Source, partner: Part
 def test_a_nack_has_the_number_sent_at_once(source: Source, partner: Partner) -> None:
     sent_in_vain(source, partner)
     saying(partner, partner.saying_ack(ONE, (1, 1), (3, 5)), partner.saying_ack(ONE, nacks=(2, 3)))
-    source.pass_time(3)
     count = len(partner.places)
+    source.pass_time(3)
     assert partner.within(lambda: len(partner.places) >= count + 2)
     saying(partner, partner.saying_ack(ONE, (1, 5)))
     assert source.in_time()

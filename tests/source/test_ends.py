@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.source.conftest import Open, Source
-from tests.source.partner import ACTION, LOST, THERE, Partner, envelope, text
+from tests.source.partner import ACTION, LOST, THERE, Partner, Said, envelope, text
 from tests.source.test_acknowledgements import ONE, sent_in_vain, silent
+from tests.source.test_replies import none_left
 from tests.source.test_sending import send
 from wsrm_mq.outbound.posting import Answer
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.sequence.faults import (
     ActionNotSupported,
     CreateSequenceRefused,
@@ -53,6 +55,123 @@ def test_a_refusal_for_now_is_asked_again(source: Source, partner: Partner) -> N
     send(source, "a")
     assert source.in_time(step=5)
     assert (source.dead, busy) == ([], [])
+
+
+@pytest.mark.parametrize("code", ["Client.EndpointUnavailable", "EndpointUnavailable"])
+def test_an_endpoint_that_is_unavailable_has_refused_nothing(source: Source, partner: Partner, code: str) -> None:
+    """In SOAP 1.1 the code of WS-Addressing is all that there is."""
+    busy = [none_left(partner, code=code), none_left(partner, code=code)]
+    partner.says = lambda _received: busy.pop(0) if busy else None
+    send(source, "a")
+    assert source.in_time(step=5)
+    assert len({one.message_id for one in partner.saying("CreateSequence")}) == 1
+    assert (source.dead, busy, partner.texts()) == ([], [], ["a"])
+
+
+def test_closing_a_sequence_that_its_destination_has_not_created_leaves_nothing_behind(
+    source: Source, partner: Partner
+) -> None:
+    partner.says = lambda _received: LOST
+    send(source, "a", "b")
+    source.close_sequence(THERE)
+    send(source, "c")
+    partner.says = lambda _received: None
+    source.try_now()
+    assert source.in_time()
+    assert partner.texts() == ["a", "b", "c"]
+    assert source.dead == []
+
+
+def test_closing_has_what_has_not_left_yet_go_on_in_order(source: Source, partner: Partner) -> None:
+    partner.takes = lambda received: received.sequence is None or received.sequence[:2] == (ONE, 1)
+    send(source, *map(str, range(20)))
+    assert partner.within(lambda: len(partner.places) >= 8)
+    assert source.at_rest()
+    source.close_sequence(THERE)
+    send(source, "20")
+    partner.takes = lambda _received: True
+    assert source.in_time(20)
+    assert list(dict.fromkeys(partner.texts())) == [*map(str, range(21))]
+    assert {number for identifier, number in partner.places if identifier != ONE} == set(range(1, 21))
+
+
+@pytest.mark.parametrize("said", ["fault", "401", "403"])
+def test_credentials_that_are_refused_refuse_nothing_that_waits(source: Source, partner: Partner, said: str) -> None:
+    """More often than the ladder has steps, at last each ten minutes."""
+    refusal = none_left(partner, code="Client.FailedAuthentication")
+    if said != "fault":
+        refusal = partner.answered(int(said))
+    partner.says = lambda _received: refusal
+    send(source, "a", "b")
+    for count in range(1, 14):
+        assert partner.within(lambda count=count: len(partner.saying("CreateSequence")) >= count)
+        assert source.at_rest()
+        source.pass_time(600)
+    assert (source.dead, source.waiting) == ([], 2)
+    partner.says = lambda _received: None
+    assert source.in_time(step=600)
+    assert partner.texts() == ["a", "b"]
+
+
+def test_credentials_that_are_refused_refuse_nothing_where_the_ladder_is_short(
+    open_source: Open, partner: Partner
+) -> None:
+    source = open_source(resend=Resend((1_000, 5_000)))
+    partner.says = lambda _received: partner.answered(401)
+    send(source, "a", "b")
+    for count in range(1, 6):
+        assert partner.within(lambda count=count: len(partner.saying("CreateSequence")) >= count)
+        assert source.at_rest()
+        source.pass_time(5)
+    assert (source.dead, source.waiting, source.ledger("sequence_refused")) == ([], 2, [])
+    assert len({one.message_id for one in partner.saying("CreateSequence")}) == 1
+    partner.says = lambda _received: None
+    assert source.in_time()
+    assert partner.texts() == ["a", "b"]
+
+
+def test_a_sequence_is_created_by_an_answer_that_does_not_say_what_it_relates_to(
+    source: Source, partner: Partner
+) -> None:
+    unspecified = f"{partner.speak.addressing.namespace}/unspecified".encode()
+
+    def says(received: Reply) -> Said:
+        if received.sequence is not None:
+            return None
+        return partner.answer(received).replace((received.message_id or "").encode(), unspecified)
+
+    partner.says = says
+    send(source, "a")
+    assert source.in_time()
+    assert partner.places == [(ONE, 1)]
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_an_answer_to_another_create_sequence_is_none_and_is_told(
+    open_source: Open, partner: Partner, refuses: bool
+) -> None:
+    told: list[str] = []
+    source = open_source(on_event=lambda event: told.append(event.name))
+    relates = "<wsa:RelatesTo>urn:another</wsa:RelatesTo>"
+
+    def says(received: Reply) -> Said:
+        if received.sequence is not None:
+            return None
+        if refuses:
+            return none_left(partner, relates)
+        return partner.answer(received).replace((received.message_id or "").encode(), b"urn:another")
+
+    partner.says = says
+    send(source, "a")
+    assert partner.within(lambda: "delivery.failed" in told)
+    assert source.at_rest()
+    source.nudge()
+    assert not partner.within(lambda: len(partner.saying("CreateSequence")) > 1, 0.3)
+    assert source.dead == []
+    partner.says = lambda _received: None
+    source.pass_time(3)
+    assert source.in_time()
+    assert partner.texts() == ["a"]
 
 
 @pytest.mark.spec("S-CRE-008", "S-CRE-011", "S-CRE-012")

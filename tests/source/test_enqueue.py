@@ -59,6 +59,43 @@ def moved(orders: Orders, source: Source) -> bool:
     return source.partner.within(lambda: not waiting(orders), 20) and source.in_time(20)
 
 
+@ON_SQLITE
+def test_the_sequence_of_a_call_offers_one_for_replies_if_that_of_its_own_program_would(
+    orders: Orders, open_source: Open, partner: Partner
+) -> None:
+    """WCF refuses one that offers none where there are operations with replies, and the relay knows of no operation."""
+    program, relay = open_source(offers=True), open_source()
+    with closing(orders.connect()) as connection:
+        enqueue(program, connection, "one-way")
+        connection.commit()
+    relay.relay(orders.connect)
+    assert moved(orders, relay)
+    assert [b"Offer>" in body for body in partner.bodies if b"CreateSequence>" in body] == [True]
+
+
+EARLIER = """\
+CREATE TABLE wsrm_outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, message_id VARCHAR(255) NOT NULL UNIQUE,
+destination TEXT NOT NULL, action TEXT NOT NULL, rm VARCHAR(8) NOT NULL, soap VARCHAR(8) NOT NULL,
+addressing VARCHAR(8) NOT NULL, content_type TEXT NOT NULL, wants_reply SMALLINT NOT NULL, envelope BLOB NOT NULL)"""
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("offers", [False, True])
+def test_a_table_that_an_earlier_release_has_made_takes_calls_and_gives_them(
+    orders: Orders, open_source: Open, partner: Partner, offers: bool
+) -> None:
+    """It says of a call that it is replied to, and had no place for more."""
+    program, relay = open_source(offers=offers), open_source()
+    with closing(orders.connect()) as connection:
+        do(connection, EARLIER)
+        enqueue(program, connection, "one-way")
+        connection.commit()
+    relay.relay(orders.connect)
+    assert moved(orders, relay)
+    assert partner.texts() == ["one-way"]
+    assert [b"Offer>" in body for body in partner.bodies if b"CreateSequence>" in body] == [offers]
+
+
 def test_a_call_is_sent_if_the_work_of_its_transaction_was_committed_and_only_then(
     orders: Orders, source: Source
 ) -> None:

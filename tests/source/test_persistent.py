@@ -19,7 +19,8 @@ class Host:
         self.now = 1_000.0
         self.is_away = True
         self.tried = 0
-        self.source = Persistent(self.post, lambda: self.now)
+        self.told: list[tuple[str, dict[str, object]]] = []
+        self.source = Persistent(self.post, lambda: self.now, lambda name, **fields: self.told.append((name, fields)))
 
     def post(self, url: str, _headers: Mapping[str, str], _body: bytes, _who: str | None = None) -> Answer:
         self.tried += 1
@@ -63,3 +64,18 @@ def test_once_it_has_answered_it_is_away_anew() -> None:
     host.source(THERE, {}, b"")
     host.is_away = True
     assert host.pause() <= 0.024
+
+
+def test_a_host_that_is_away_is_told_once_in_ten_minutes_and_once_that_it_is_back() -> None:
+    host = Host()
+    begun = host.now
+    while host.now < begun + 1_000:
+        host.now += host.pause()
+    (name, first), (_name, again) = host.told
+    assert (name, first["host"], first["error"]) == ("source.away", "http://partner.example", "the line broke")
+    assert again["since"] == first["since"]
+    host.is_away = False
+    host.source(THERE, {}, b"")
+    host.source(THERE, {}, b"")
+    assert [name for name, _fields in host.told[2:]] == ["source.back"]
+    assert host.told[2][1]["seconds"] == round(host.now - begun)

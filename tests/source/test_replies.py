@@ -8,6 +8,7 @@ from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
 from tests.source.test_acknowledgements import ONE
 from wsrm_mq.errors import NotFound, Pending
+from wsrm_mq.events.telling import Event
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.faults import CreateSequenceRefused, UnknownSequence
 from wsrm_mq.source import Sent
@@ -82,6 +83,78 @@ def test_replies_in_the_offered_sequence_are_acknowledged_with_what_leaves_next(
     assert "ack_requested.unknown" not in told
 
 
+@pytest.mark.peer("P-10")
+def test_a_server_that_takes_no_offer_replies_in_a_sequence_of_its_own(source: Source, partner: Partner) -> None:
+    """It asks for that in the place of the first reply, and is told nothing; the reply comes with the next sending."""
+    refusal = partner.fault(CreateSequenceRefused("No offer is taken."))
+    asks = [partner.speak.create_sequence(message_id="urn:its:own")]
+
+    def says(received: Reply) -> Answer | None:
+        if received.action == partner.speak.rm.action("CreateSequence"):
+            return None if received.body.find("{*}Offer") is None else refusal
+        if received.action != ACTION or received.sequence is None:
+            return None
+        partner.answer(received)
+        if asks:
+            return partner.answered(200, asks.pop())
+        headers = partner.speak.acknowledgement_header(ONE, *partner.ack(ONE).ranges)
+        headers += f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+        number, action = received.sequence.number, f"{ACTION}Response"
+        return partner.answered(
+            200, partner.speak.message("urn:its:own", number, "<r/>", action=action, headers=headers, reply_to=None)
+        )
+
+    partner.says = says
+    sent = [ask(source, "a")]
+    assert source.in_time()
+    sent.append(ask(source, "b"))
+    assert [source.reply(one, 5).status for one in sent] == [200, 200]
+    assert [Reply.parse(source.reply(one, 0).content).sequence[:2] for one in sent] == [
+        *(("urn:its:own", 1), ("urn:its:own", 2))
+    ]
+    assert partner.places == [(ONE, 1), (ONE, 1), (ONE, 2)]
+    assert all(one.acks == () for one in partner.received), "nothing was offered, so nothing is acknowledged"
+
+
+@pytest.mark.peer("P-13")
+def test_where_a_program_ends_its_sequence_after_two_requests_the_one_for_replies_ends_too(
+    source: Source, partner: Partner
+) -> None:
+    """The last acknowledgement goes with the end; what follows has another pair of sequences."""
+    offers: list[str] = []
+    rm = partner.speak.rm
+
+    def says(received: Reply) -> Answer | bytes | None:
+        if received.action == rm.action("CreateSequence"):
+            offers.append(received.body.findtext("{*}Offer/{*}Identifier"))
+        if received.action == rm.action("TerminateSequence") and not rm.has_close:
+            return partner.speak.terminate(offers[-1])
+        if received.sequence is None or received.action != ACTION:
+            return None
+        partner.answer(received)
+        headers = f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+        number, action = received.sequence.number, f"{ACTION}Response"
+        last = number == 2 and rm.has_last_message
+        return partner.answered(
+            200,
+            partner.speak.message(
+                *(offers[-1], number, "<r/>"), action=action, headers=headers, last=last, reply_to=None
+            ),
+        )
+
+    partner.says = says
+    for _ in range(2):
+        source.reply(ask(source), 5)
+    assert source.end(THERE, 5)
+    assert partner.within(lambda: partner.saying("TerminateSequence"))
+    (end,) = partner.saying("TerminateSequence")
+    assert [(one.identifier, one.ranges) for one in end.acks] == [(offers[0], ((1, 2),))]
+    source.reply(ask(source), 5)
+    assert len(set(offers)) == 2
+    assert partner.places[-1] == ("urn:there:2", 1)
+    assert [state for state, *_ in source.states()] == ["terminated", "created"]
+
+
 @pytest.mark.spec("S-CRE-006")
 def test_a_request_that_is_replied_to_begins_a_sequence_with_an_offer_and_one_way_requests_follow_in_it(
     source: Source, partner: Partner
@@ -137,6 +210,35 @@ def test_a_destination_that_refuses_an_offer_which_it_has_accepted_before_is_mad
     assert (source.dead, len(set(offers))) == ([], 2)
 
 
+@pytest.mark.parametrize("form", ["bare", "fault"])
+def test_a_destination_that_takes_no_offer_is_asked_without_one_and_that_is_told(
+    open_source: Open, partner: Partner, form: str
+) -> None:
+    told: list[Event] = []
+    source = open_source(on_event=told.append)
+    bad = partner.answered(400)
+    if form == "fault":
+        bad = partner.fault(CreateSequenceRefused("No offer is understood."), 400)
+
+    def says(received: Reply) -> Answer | None:
+        if received.action != partner.speak.rm.action("CreateSequence"):
+            return None if received.body_name != "put" else replying(partner, received)
+        return None if received.body.find("{*}Offer") is None else bad
+
+    partner.says = says
+    sent = [ask(source), ask(source)]
+    assert source.in_time()
+    assert [source.reply(one, 0).status for one in sent] == [200, 200]
+    later = ask(source)
+    assert source.reply(later, 5).status == 200
+    assert [number for _sequence, number in partner.places] == [1, 2, 3], "and no other sequence follows"
+    assert partner.within(lambda: told)
+    (event,) = told
+    assert event.name == "source.carried_on"
+    assert "without an offer of one for replies, as it was refused: http://partner.example/orders" in event.detail
+    assert source.dead == []
+
+
 @pytest.mark.spec("S-RET-011")
 def test_it_is_sent_again_although_it_is_acknowledged_until_it_is_replied_to(source: Source, partner: Partner) -> None:
     sent = ask(source)
@@ -165,19 +267,68 @@ def test_a_reply_is_given_although_its_acknowledgement_is_wrong(source: Source, 
     assert source.states()[0][2] == "1"
 
 
-def test_a_fault_of_the_application_is_its_reply(source: Source, partner: Partner) -> None:
-    soap_1_1 = "<soap:Fault><faultcode>soap:Client.NoStock</faultcode><faultstring>none left</faultstring></soap:Fault>"
+def none_left(partner: Partner, headers: str = "", status: int = 500, code: str = "Client.NoStock") -> Answer:
+    """A fault with these headers."""
+    soap_1_1 = f"<soap:Fault><faultcode>soap:{code}</faultcode><faultstring>none left</faultstring></soap:Fault>"
+    value, _, sub = code.partition(".")
     soap_1_2 = (
-        "<soap:Fault><soap:Code><soap:Value>soap:Sender</soap:Value></soap:Code><soap:Reason>"
+        f"<soap:Fault><soap:Code><soap:Value>soap:{'Sender' if value == 'Client' else value}</soap:Value>"
+        f"<soap:Subcode><soap:Value>{sub}</soap:Value></soap:Subcode></soap:Code><soap:Reason>"
         '<soap:Text xml:lang="en">none left</soap:Text></soap:Reason></soap:Fault>'
     )
     body = soap_1_1 if partner.speak.soap.label == "1.1" else soap_1_2
-    failed = partner.answered(500, partner.speak.envelope(partner.speak.addressing.soap_fault_action, body))
-    partner.says = lambda received: None if received.sequence is None else failed
+    return partner.answered(
+        status, partner.speak.envelope(partner.speak.addressing.soap_fault_action, body, headers=headers)
+    )
+
+
+@pytest.mark.parametrize("shown", ["acknowledgement", "RelatesTo"])
+def test_a_fault_of_the_application_is_its_reply(source: Source, partner: Partner, shown: str) -> None:
+    def says(received: Reply) -> Answer | None:
+        if received.sequence is None:
+            return None
+        acknowledgement = partner.speak.acknowledgement_header(ONE, (1, 1))
+        relates = f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+        return none_left(partner, acknowledgement if shown == "acknowledgement" else relates)
+
+    partner.says = says
     reply = source.reply(ask(source), 5)
     assert reply.status == 500
     assert b"none left" in reply.content
     assert source.dead == []
+
+
+@pytest.mark.parametrize("said", ["nothing", "another acknowledgement", "a filter's fault", "503", "429"])
+def test_a_fault_that_does_not_show_that_the_request_has_come_is_no_reply(
+    source: Source, partner: Partner, said: str
+) -> None:
+    """A gateway writes it. What is behind the request waits for it there; so it is sent again."""
+    faults = 2
+
+    def says(received: Reply) -> Answer | None:
+        nonlocal faults
+        if received.sequence is None or (received.sequence.number == 1 and not faults):
+            return None if received.sequence is None else replying(partner, received, "done")
+        if received.sequence.number == 2:
+            return replying(partner, received, "later")
+        faults -= 1
+        relates = f"<wsa:RelatesTo>{received.message_id}</wsa:RelatesTo>"
+        if said.isdigit():
+            return none_left(partner, status=int(said), code="Server.Busy")
+        if said == "another acknowledgement":
+            return none_left(partner, relates + partner.speak.acknowledgement_header(ONE, (2, 2)))
+        if said == "a filter's fault":
+            return none_left(partner, relates, code="Client.FailedAuthentication")
+        return none_left(partner)
+
+    partner.says = says
+    sent = [ask(source, "a"), ask(source, "b")]
+    assert partner.within(lambda: faults < 2)
+    assert source.in_time()
+    assert [Reply.parse(source.reply(one, 0).content).body.text for one in sent] == ["done", "later"]
+    assert partner.places.count((ONE, 1)) == 3
+    failures = source.rows("SELECT failures FROM entry WHERE lane IS NOT NULL ORDER BY failures DESC LIMIT 1")
+    assert failures == [(0 if said.isdigit() else 2,)]
 
 
 def test_a_reply_to_something_else_is_none(source: Source, partner: Partner) -> None:

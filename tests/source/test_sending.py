@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import Mount
 from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope, text
+from tests.support.disk import MIB, Disk
 from wsrm_mq.envelope.render import sequence_acknowledgement
-from wsrm_mq.errors import BadRequest, ConfigurationError, Pending
+from wsrm_mq.errors import BadRequest, ConfigurationError, Pending, StoreFull
+from wsrm_mq.source import RMSource, Sent
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSA_2004, WSA_2005
 
@@ -236,9 +239,30 @@ def test_waiting_for_an_acknowledgement_ends_in_time_and_the_request_is_sent_all
     with pytest.raises(Pending) as pending:
         send(source, "a", acknowledged_within=0.05)
     assert source.at_rest()
+    sent = Sent(pending.value.message_id, source.rows("SELECT max(id) FROM message WHERE action = ?", ACTION)[0][0])
+    with pytest.raises(Pending, match=r"The last attempt: http://partner\.example/orders: the line broke"):
+        source.wait(sent, 0)
+    assert source.at_rest()
     assert (source.waiting, source.flush(0)) == (1, False)
     partner.says = lambda _received: None
     source.try_now()
     source.pass_time(60)
     assert source.flush(5)
     assert partner.received[-1].message_id == pending.value.message_id
+
+
+def test_on_a_full_disk_a_request_is_refused_and_what_is_stored_is_sent(mount: Mount, partner: Partner) -> None:
+    disk, speak = Disk(mount("-t", "tmpfs", "-o", "size=16m", "tmpfs")), partner.speak
+    partner.says = lambda _received: LOST
+    versions = {"rm": speak.rm.label, "addressing": speak.addressing.label}
+    with RMSource(disk.point / "outbox.db", post=partner.post, **versions) as source:
+        source.send(envelope(speak, "a"), to=THERE, action=ACTION)
+        disk.fill()
+        with pytest.raises(StoreFull):
+            source.send(envelope(speak, "b" * 14 * MIB), to=THERE, action=ACTION)
+        waiting = source.waiting
+        disk.make_room()
+        partner.says = lambda _received: None
+        source.try_now()
+        assert source.flush(20)
+        assert len(partner.texts()) == waiting

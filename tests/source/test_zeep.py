@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import zeep
 from zeep.exceptions import Fault
+from zeep.wsdl.utils import etree_to_string
 
 from tests.source.partner import LOST, Partner, Said
 from tests.support.source import OPPOSITES
 from wsrm_mq.errors import ConfigurationError, NotFound, Pending
+from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.source import ReliableClient, RMSource, reliable
 from wsrm_mq.testing import EnvelopeFactory, ManualClock, Reply, RMVersion, SOAPVersion
-from wsrm_mq.versions import WSRM_1_0, WSRM_1_1
+from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion
 
 WSDL = Path(__file__).parents[2] / "wsdl" / "orders.wsdl"
+SERVICE = str(Path(__file__).parents[1] / "outbound" / "service.pem")
 NAMESPACE = "urn:example:orders"
 Connect = Callable[..., ReliableClient]
 
@@ -131,6 +137,113 @@ def test_a_client_that_is_there_already_is_made_reliable(tmp_path: Path, partner
             client.service.echo(text="hello")
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"source": {"ca": "missing.pem"}}, ConfigurationError),
+        ({"service_name": "missing"}, ValueError),
+        ({"port_name": "missing"}, ValueError),
+    ],
+)
+def test_a_client_that_cannot_be_made_leaves_nothing_that_sends(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception]
+) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(error):
+        ReliableClient(str(WSDL), store=tmp_path / "outbox.db", **options)
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_client_of_asyncio_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+    with RMSource(tmp_path / "outbox.db") as source:
+        client = zeep.AsyncClient(str(WSDL), transport=zeep.Transport())
+        with pytest.raises(ConfigurationError, match=r"AsyncReliableClient\(wsdl, store=…\)"):
+            reliable(client, source)
+        assert source.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("has", "option", "told"),
+    [
+        ({"auth": ("ann", "secret")}, "headers", {"headers": {"Authorization": "Basic YW5uOnNlY3JldA=="}}),
+        ({"headers": {"X-Key": "secret", "User-Agent": "zeep"}}, "headers", {"headers": {"X-Key": "secret"}}),
+        ({"cookies": {"session": "secret"}}, "headers", {"headers": {"Cookie": "session=secret"}}),
+        ({"verify": False}, "ca=", {"ca": SERVICE}),
+        ({"cert": SERVICE}, "certificate=", {"certificate": SERVICE}),
+        ({"proxies": {"http": "http://proxy:3128"}}, "proxy=", {"proxy": "http://proxy:3128"}),
+    ],
+)
+@pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
+def test_what_the_session_of_a_transport_has_for_its_requests_is_refused_unless_the_source_has_it_too(
+    connect: Connect, partner: Partner, has: dict[str, Any], option: str, told: dict[str, Any]
+) -> None:
+    """Else requests would leave without the password, or by a connection that the program did not want."""
+    session = requests.Session()
+    for name, value in has.items():
+        setattr(session, name, value)
+    transport = zeep.Transport(session=session)
+    with pytest.raises(ConfigurationError, match=f"has {next(iter(has))}.*{option}"):
+        connect(transport=transport)
+    with connect(transport=transport, source={"post": partner.post, **told}) as client:
+        assert client.service.echo(text="hello") == "hello"
+
+
+@pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
+def test_a_cookie_that_the_server_of_the_wsdl_has_set_stops_nothing(connect: Connect) -> None:
+    """A load balancer's."""
+    transport = zeep.Transport()
+    transport.session.cookies.set("AWSALB", "node-1", domain="partner.example")
+    with connect(transport=transport) as client:
+        assert client.service.echo(text="hello") == "hello"
+
+
+class WithAttachment(zeep.Transport):
+    """MTOM, as programs add it to zeep."""
+
+    photo = bytes(range(256)) * 8
+    head = b"--part\r\nContent-Type: application/xop+xml; charset=utf-8; type=text/xml\r\nContent-ID: <root>\r\n\r\n"
+
+    def post_xml(self, address: str, envelope: Any, headers: dict[str, str]) -> Any:
+        rest = b"\r\n--part\r\nContent-ID: <photo>\r\n\r\n" + self.photo + b"\r\n--part--\r\n"
+        kind = 'multipart/related; boundary=part; type="application/xop+xml"; start="<root>"; start-info="text/xml"'
+        return self.post(address, self.head + etree_to_string(envelope) + rest, {**headers, "Content-Type": kind})
+
+
+@pytest.mark.peer("P-57")
+def test_a_request_with_attachments_is_stored_and_sent_again_byte_for_byte(connect: Connect, partner: Partner) -> None:
+    bodies: list[tuple[Mapping[str, str], bytes]] = []
+    lost = [LOST]
+
+    def post(url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answer:
+        if not headers["Content-Type"].startswith("multipart/"):
+            return partner.post(url, headers, body, who)
+        bodies.append((headers, body))
+        if lost:
+            raise lost.pop()
+        root = body.removeprefix(WithAttachment.head).partition(b"\r\n--part\r\n")[0]
+        return partner.post(url, headers, root, who)
+
+    transport = WithAttachment()
+    with connect(transport=transport, source={"post": post}) as client:
+        assert client.service.echo(text="hello") == "hello"
+        assert client.later.echo(text="later").result(5) == "later"
+    assert "post" not in vars(transport), "another client may use it"
+    (headers, first), (_headers, again), *_others = bodies
+    assert first == again
+    assert first.endswith(WithAttachment.photo + b"\r\n--part--\r\n")
+    assert first.count(b":Sequence ") == 1
+    assert 'boundary=part; type="application/xop+xml"' in headers["Content-Type"]
+    assert headers["SOAPAction"] == f'"{next(one.action for one in partner.received if one.body_name == "echo")}"'
+
+
+def test_a_transport_with_a_post_of_its_own_is_refused_as_that_would_never_be_called(connect: Connect) -> None:
+    class Other(zeep.Transport):
+        def post(self, *_arguments: Any) -> Any: ...
+
+    with pytest.raises(ConfigurationError, match=r"Other\.post is never called.*post_xml"):
+        connect(transport=Other())
+
+
 RMP = {"1.0": "http://schemas.xmlsoap.org/ws/2005/02/rm/policy", "1.1": "http://docs.oasis-open.org/ws-rx/wsrmp/200702"}
 NETRMP = "http://schemas.microsoft.com/ws-rx/wsrmp/200702"
 
@@ -185,6 +298,43 @@ def test_what_wcf_states_beside_the_nested_policy_does_no_harm(
     )
     wsdl = announcing(assertion("1.1", f"<wsp:Policy/>{beside}"))
     assert spoken(connect(wsdl=wsdl, rm=None), partner) == {WSRM_1_1}
+
+
+@pytest.mark.parametrize("has_name", [True, False], ids=["named input", "unnamed input"])
+def test_an_operation_without_any_action_has_that_of_its_names(
+    connect: Connect, partner: Partner, tmp_path: Path, has_name: bool
+) -> None:
+    wsdl = re.sub(r' soapAction="[^"]*"', ' soapAction=""', WSDL.read_text())
+    wsdl = wsdl.replace('<wsdl:input name="echo"', '<wsdl:input name="question"' if has_name else "<wsdl:input")
+    (tmp_path / "named.wsdl").write_text(wsdl)
+    with connect(wsdl=str(tmp_path / "named.wsdl")) as client:
+        assert client.service.echo(text="hello") == "hello"
+        assert client.replies(client.later.echo(text="hello").message_id) in (None, "hello")
+    (action,) = {one.action for one in partner.received if one.body_name == "echo"}
+    assert action == f"{NAMESPACE}:Application:{'question' if has_name else 'echoRequest'}"
+
+
+@pytest.mark.parametrize("rm", [WSRM_1_0], ids=["rm1.0"])
+@pytest.mark.parametrize("version", [WSA_2004, WSA_2005], ids=lambda one: str(one.label))
+def test_with_1_0_the_addressing_that_the_wsdl_asserts_is_spoken_also_where_another_one_imports_it(
+    connect: Connect, partner: Partner, announcing: Callable[..., str], tmp_path: Path, version: AddressingVersion
+) -> None:
+    partner.speak = partner.speak.having(addressing=version)
+    said = {
+        WSA_2004: '<a:UsingAddressing xmlns:a="http://schemas.xmlsoap.org/ws/2004/08/addressing/policy"/>',
+        WSA_2005: '<a:Addressing xmlns:a="http://www.w3.org/2007/05/addressing/metadata"/>',
+    }[version]
+    announcing(assertion("1.0") + said)
+    service = WSDL.read_text().partition("<wsdl:service")[2].partition("</wsdl:service>")[0]
+    (tmp_path / "importing.wsdl").write_text(
+        f'<wsdl:definitions xmlns:wsdl="http://schemas.xmlsoap.org/wsdl/" xmlns:tns="{NAMESPACE}" targetNamespace='
+        f'"urn:other" xmlns:wsdlsoap11="http://schemas.xmlsoap.org/wsdl/soap/"><wsdl:import namespace="{NAMESPACE}" '
+        f'location="announcing.wsdl"/><wsdl:service{service}</wsdl:service></wsdl:definitions>'
+    )
+    client = connect(wsdl=str(tmp_path / "importing.wsdl"), rm=None, addressing=None)
+    assert spoken(client, partner) == {WSRM_1_0}
+    assert {one.addressing for one in partner.received} == {version}
+    assert client.source.offers, "it has an operation that is replied to"
 
 
 @pytest.mark.spec("POL-002")

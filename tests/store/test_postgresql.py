@@ -206,4 +206,5 @@ def test_partial_indexes_stay_partial_and_times_fit(db: psycopg.Connection[Any])
     given = "SELECT table_name FROM information_schema.columns WHERE is_identity = 'YES' AND table_schema = 'public'"
     assert {name for (name,) in db.execute(given).fetchall()} == {
         *("queue", "entry", "lane", "ledger", "instance", "outbound_sequence", "client", "subscription", "binding"),
+        "route",
     }

@@ -70,6 +70,7 @@ INDEX = {
     "UNUSED_OF_PRINCIPAL": "lane_open (principal=?)",
     "UNUSED_OF_ADDRESS": "lane_open (principal=? AND peer=?)",
     "IN_LEDGER": "ledger_by_sequence (sequence=?)",
+    "FAILED_AS": "ledger_by_position (position=?)",
     "HELD_IN_ALL": "lane_holding",
     "HELD_BYTES": "entry_live (lane=? AND number>?)",
     "RANGES": "PRIMARY KEY (lane=?)",

@@ -244,7 +244,7 @@ UNKNOWN = {
     "principal:cn=c": ("cn=c", "principal: nothing came from cn=c (did you mean cn=b?)."),
     "peer:192.0.2.99": ("192.0.2.99", "peer: nothing came from 192.0.2.99 (did you mean 192.0.2.9?)."),
     "event:skiped": ("skiped", "event: nothing has the event skiped (did you mean skipped?)."),
-    "op:place reason:nothing_like_it": ("nothing_like_it", "there are answered_with_fault, backoff, by_operator"),
+    "op:place reason:zzz": ("zzz", "there are answered_with_fault, backoff, by_operator"),
 }
 
 

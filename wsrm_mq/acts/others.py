@@ -33,6 +33,8 @@ AUDIT: Final = Command("audit", "list")
 SUBSCRIPTIONS: Final = Command("subscription", "list")
 SUBSCRIPTION: Final = Command("subscription", "show")
 PLAN: Final = Command("replay", "status")
+NODE: Final = Command("node", "show")
+ROUTE_TEST: Final = Command("route", "test")
 REQUESTS_SHOWN: Final = Command("source", "show")
 REQUESTS: Final = Command("source", "explain")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SUBJECT: Final = "sequence"
 BATCH: Final = 50
-BURIED: Final = 500
+BURIED: Final = 100
 """Messages moved to the dead letters in one transaction."""
 
 

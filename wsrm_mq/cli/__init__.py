@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "message": ("wsrm_mq.cli.message", "Look at messages, try them again, give them up."),
     "queue": ("wsrm_mq.cli.queue", "See queues, put messages there and take them."),
     "source": ("wsrm_mq.cli.source", "See what is sent, and why it waits."),
+    "route": ("wsrm_mq.cli.route", "Lead messages to queues of other nodes."),
+    "node": ("wsrm_mq.cli.node", "See other nodes, and what waits for them."),
     "topic": ("wsrm_mq.cli.topic", "See where topics lead, and publish to them."),
     "subscription": ("wsrm_mq.cli.subscription", "See who consumes, and who is gone."),
     "client": ("wsrm_mq.cli.subscription", "See which programs consume."),

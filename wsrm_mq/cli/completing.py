@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
 
-__all__ = ["completion", "connections", "plans", "positions", "query", "sequences", "subscriptions", "tokens", "values"]
+__all__ = [
+    "completion",
+    "connections",
+    "nodes",
+    "plans",
+    "positions",
+    "query",
+    "routes",
+    "sequences",
+    "subscriptions",
+    "tokens",
+    "values",
+]
 
 MOST: Final = 50
 """Names are offered."""
@@ -53,6 +65,16 @@ def subscriptions(context: click.Context, _parameter: click.Parameter, begun: st
 def tokens(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Names of tokens."""
     return _offered(context, _TOKEN, begun)
+
+
+def routes(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Patterns of routes."""
+    return _offered(context, _ROUTE, begun)
+
+
+def nodes(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of other nodes."""
+    return _offered(context, _NODE, begun)
 
 
 def positions(outcome: str | None = None) -> Any:
@@ -97,6 +119,8 @@ def _names(context: click.Context, key: str, begun: str) -> Iterator[str]:
         yield from _beginning(KEYS[key].words, begun)
     elif key == "partner":
         yield from _beginning(_settings(context).partners, begun)
+    elif key == _NODE:
+        yield from _beginning(_settings(context).nodes, begun)
     elif key in _STORED:
         from wsrm_mq.store.driver import connect_looker
         from wsrm_mq.store.store import store_path
@@ -155,6 +179,12 @@ def _tokens(db: Database, begun: str) -> Iterator[str]:
     return _beginning((one.name for one in listed(db)), begun)
 
 
+def _routes(db: Database, begun: str) -> Iterator[str]:
+    from wsrm_mq.queue.routing import routes
+
+    return _beginning(dict.fromkeys(one.pattern for one in routes(db)), begun)
+
+
 def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
     from wsrm_mq.views.query import parse
     from wsrm_mq.views.reading import messages
@@ -166,6 +196,8 @@ def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
 _PLAN: Final = "a plan"
 _SUBSCRIPTION: Final = "a subscription"
 _TOKEN: Final = "a token"
+_ROUTE: Final = "a route"
+_NODE: Final = "a node"
 _POSITION: Final = "a position "
 _STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
     "seq": _sequences,
@@ -174,6 +206,7 @@ _STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
     _PLAN: _plans,
     _SUBSCRIPTION: _subscriptions,
     _TOKEN: _tokens,
+    _ROUTE: _routes,
     _POSITION: partial(_positions, None),
     f"{_POSITION}dead": partial(_positions, "dead"),
 }

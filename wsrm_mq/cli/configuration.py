@@ -48,11 +48,13 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
             file=None if path is None else str(path),
             options={name: {"value": values[name], "origin": loaded.origins[name]} for name in OPTIONS},
             partners=values["partners"],
+            nodes=values["nodes"],
         )
     else:
         rows = [(name, toml(getattr(loaded.settings, name)), loaded.origins[name]) for name in OPTIONS]
-        for partner, section in values["partners"].items():
-            rows += [(f"partner.{partner}.{name}", toml(value), "file") for name, value in section.items()]
+        for kind in ("partner", "node"):
+            for section, own in values[f"{kind}s"].items():
+                rows += [(f"{kind}.{section}.{name}", toml(value), "file") for name, value in own.items()]
         table(("option", "value", "origin"), rows)
 
 

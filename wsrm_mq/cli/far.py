@@ -91,7 +91,8 @@ def _facts(one: Message) -> dict[str, Any]:
 
 
 def put(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, **options: Any) -> None:
-    result(is_json, {"queue": name, "position": node.put(name, file.read(), timeout=0, **_given(options))})
+    position = node.put(name, file.read(), timeout=0, **_given(options))
+    result(is_json, {"queue": name, "position": position, "dry_run": False})
 
 
 def publish(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, mandatory: bool, **options: Any) -> None:
@@ -145,9 +146,9 @@ def purge(node: RemoteNode, is_json: bool, name: str, yes: bool, lower: int, upp
     _cleared(is_json, name, node.purge(name, lower, upper))
 
 
-def delete(node: RemoteNode, is_json: bool, name: str, yes: bool, if_empty: bool, force: bool) -> None:
+def delete(node: RemoteNode, is_json: bool, name: str, yes: bool, if_empty: bool, if_unused: bool, force: bool) -> None:
     _asked(f"delete {name} at the server", yes)
-    _cleared(is_json, name, node.delete(name, if_empty=if_empty, force=force))
+    _cleared(is_json, name, node.delete(name, if_empty=if_empty, if_unused=if_unused, force=force))
 
 
 def _asked(what: str, yes: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-_OF_STORES: Final = ("store", "config", "dry_run", "actor", "reason")
+_OF_STORES: Final = ("store", "config", "scope", "dry_run", "actor", "reason")
 """Options for a store that is here."""
 
 

@@ -21,6 +21,7 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import moment, span
 
 if TYPE_CHECKING:
+    from wsrm_mq.node.neighbours import Reach
     from wsrm_mq.queue.browsing import Peeked, Stats
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.filtering import Filter
@@ -43,12 +44,23 @@ for _command in (declare, bind, unbind, put, get, tail, purge, delete):
 @queue.command("list")
 @over_network("list_queues")
 @in_store
-def list_(place: Place) -> None:
+@click.option(
+    "--scope", type=click.Choice(["site", "enterprise"]), help="What the nodes offer to one another, this one included."
+)
+def list_(place: Place, scope: Reach | None) -> None:
     """List every queue of the store, those of wrapped services too.
+
+    With --scope: the queues that this node and others offer to one another.
 
     \b
     Example: wsrm-mq queue list
+             wsrm-mq queue list --scope site
     """
+    if scope is not None:
+        from wsrm_mq.cli.node import list_offers
+
+        list_offers(place, scope)
+        return
     from wsrm_mq.queue import browsing, keeping
     from wsrm_mq.views.overview import waiting
 

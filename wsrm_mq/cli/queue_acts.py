@@ -13,8 +13,8 @@ from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, login, will
 from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import as_json, result, say
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, filter_option, name_argument, values_of
-from wsrm_mq.errors import NotAllowed, NotFound, QueueBusy
+from wsrm_mq.cli.queue_common import consumed, dry_run_option, filter_option, name_argument, values_of
+from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 pattern_argument: Final = click.argument("pattern")
 
 
@@ -155,8 +154,11 @@ def clear(place: Place, care: Care, name: str, event: str, text: str, verb: Call
             raise NotAllowed(f"{name} is a queue of the store's own: {steps}")
         try:
             cleared = verb(tx, found)
+        except KeeperGone as error:
+            raise KeeperGone(error.args[0], "Have a program delete it, `node.delete`; --force loses them.") from None
         except QueueBusy as error:
-            told = str(error).replace("`force=True`", "--force").replace("`if_empty`", "--if-empty")
+            told = str(error).replace("`force=True`", "--force")
+            told = told.replace("`if_empty`", "--if-empty").replace("`if_unused`", "--if-unused")
             raise QueueBusy(told.replace("Purge it", f"Purge it: `wsrm-mq queue purge {quote(name)}`")) from None
         tx.add_ledger(event, found.key, **why)
         return cleared
@@ -197,16 +199,19 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
 @acting
 @name_argument
 @click.option("--if-empty", is_flag=True, help="Only where it has no message.")
+@click.option("--if-unused", is_flag=True, help="Only where no program that lives has subscribed to it.")
 @click.option("--force", is_flag=True, help="Also where consumers have leased something of it.")
-def delete(place: Place, care: Care, name: str, if_empty: bool, force: bool) -> None:
+def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool, force: bool) -> None:
     """Delete a queue; what it has is given up. There is no way back.
 
     \b
     Example: wsrm-mq queue delete orders --if-empty --reason "moved"
     """
-    from wsrm_mq.queue import clearing
+    from wsrm_mq.queue import keeping, topics
 
     def verb(tx: Transaction, found: Declared) -> Any:
-        return clearing.delete(tx, found, if_empty=if_empty, force=force)
+        if if_unused and not force:
+            topics.refuse_used(tx, found.name)
+        return keeping.delete(tx, found, if_empty=if_empty, force=force)
 
     clear(place, care, name, "queue_deleted", "delete", verb)

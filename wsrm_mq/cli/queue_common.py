@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
 
 name_argument: Final = click.argument("name", metavar="QUEUE", shell_complete=completing.values("queue"))
+dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 output_option: Final = click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The body into this file, which is made."
 )

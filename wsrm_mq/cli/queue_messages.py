@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
-from wsrm_mq.cli.acts import actor_option, login
+from wsrm_mq.cli.acts import actor_option, login, will
 from wsrm_mq.cli.columns import cell
+from wsrm_mq.cli.hops import way_of
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_line, result, write
+from wsrm_mq.cli.output import as_line, result, say, write
 from wsrm_mq.cli.place import BEHIND, Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, filter_option, give_taken, name_argument, output_option, values_of
+from wsrm_mq.cli.queue_common import (
+    consumed,
+    dry_run_option,
+    filter_option,
+    give_taken,
+    name_argument,
+    output_option,
+    values_of,
+)
 from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.node import Node
+    from wsrm_mq.store.transaction import Transaction
     from wsrm_mq.views.rows import MessageView
 
 C = TypeVar("C", bound=Callable[..., None])
@@ -81,24 +91,49 @@ def put_by_hand(
 @name_argument
 @click.argument("file", type=click.File("rb"))
 @message_options
+@dry_run_option
 @actor_option
-def put(place: Place, name: str, file: BinaryIO, actor: str | None, **options: Any) -> None:
+def put(place: Place, name: str, file: BinaryIO, dry_run: bool, actor: str | None, **options: Any) -> None:
     """Put a file into a queue as one message.
 
-    FILE may be - for standard input.
+    FILE may be - for standard input. A queue that is not here may be one that a route leads to.
 
     \b
     Example: wsrm-mq queue put orders order.xml --type place --priority 7
              wsrm-mq queue put orders - --property region=eu
     """
     with looking(place) as db:
-        consumed(db, name)
+        _is_here, way = way_of(db, name)
+        if way is None:
+            consumed(db, name)
 
     def stored(node: Node, body: bytes, given: dict[str, Any]) -> tuple[int, int]:
         return (node.put(name, body, timeout=0, **given),) * 2
 
-    position = put_by_hand(place, file, actor, "put", name, stored, options)
-    result(place.is_json, {"queue": name, "position": position})
+    if dry_run:
+        body = file.read()
+        if way is None:
+            _rehearse(place, name, body, options)
+        will(f"put {len(body)} bytes into {name}", dry_run)
+    position = None if dry_run else put_by_hand(place, file, actor, "put", name, stored, options)
+    result(place.is_json, {"queue": name, "position": position, "dry_run": dry_run})
+    if way is not None and not dry_run:
+        say(place.told(f"It waits for {way.next_hop}: `wsrm-mq node show` says what does."))
+
+
+def _rehearse(place: Place, name: str, body: bytes, options: dict[str, Any]) -> None:
+    """Put a message, and take that back. Raises what would be raised."""
+    from wsrm_mq.node.payload import stored
+    from wsrm_mq.queue import declaring
+    from wsrm_mq.queue.put import put_many
+    from wsrm_mq.store.store import run_once
+
+    given = {option: value for option, value in options.items() if value is not None}
+
+    def verb(tx: Transaction) -> None:
+        put_many(tx, declaring.declared(tx, name), [stored(body, given, now=tx.now, client=None)])
+
+    run_once(place.path, verb, dry_run=True)
 
 
 @click.command()
@@ -109,7 +144,10 @@ def put(place: Place, name: str, file: BinaryIO, actor: str | None, **options: A
 @click.option("--no-ack", is_flag=True, help="Give it back after it was written.")
 @filter_option
 @output_option
-def get(place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None) -> None:
+@actor_option
+def get(
+    place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None, actor: str | None
+) -> None:
     """Take the next message of a queue and write its body.
 
     It goes to standard output, or a file. The message is acknowledged when it was written; what could not be written
@@ -126,7 +164,11 @@ def get(place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, 
         if not found:
             steps = f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased."
             raise NotFound(f"Nothing is ready in {name}: {steps}")
+        position = found[0].position
         give_taken(place.is_json, found[0], no_ack, output)
+        if not no_ack:
+            who = actor or login()
+            node.call(lambda tx: tx.add_ledger("taken_by_hand", None, position=position, actor=who, reason=name))
 
 
 @click.command()

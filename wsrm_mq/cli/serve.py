@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.hops import hops_of
 from wsrm_mq.cli.importing import imported
 from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.observing import observed
@@ -226,8 +227,9 @@ def offered(settings: Settings, store: str | os.PathLike[str], beside: ASGIAppli
         trusted_proxies=settings.trusted_proxies,
         address_header=settings.address_header,
         name_header=settings.client_name_header,
+        nodes={name: one.site == settings.site for name, one in settings.nodes.items()},
     )
-    queues = queue_application(store, access=access)
+    queues = queue_application(store, access=access, hops=hops_of(settings))
     if settings.stomp_port is None and settings.stomp_websocket_port is None:
         return Mounted(queues, beside)
     from wsrm_mq.server.together import Listening, WithStomp

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
+from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.columns import Column, end_of, when, word
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.output import as_json, fields, prose, result, say, table, write
@@ -40,16 +41,22 @@ def _found(db: Database, to: str | None) -> list[Requests]:
     return found
 
 
-@source.command("list")
+@source.command("list", cls=Asking)
 @in_store
-def list_(place: Place) -> None:
+@query_argument
+def list_(place: Place, query: str) -> None:
     """List the destinations of requests, with what waits for each.
+
+    QUERY says which: words such as partner.example op:place age:1h, and one request has to fit all of them. A word
+    without a key is a part of the address, or of the sequence's name.
 
     \b
     Example: wsrm-mq source list
     """
+    from wsrm_mq.views import sources
+
     with one_look(place) as db:
-        found = _found(db, None)
+        found = sources.all_requests(db, query=place.query(query))
     if place.is_json:
         as_json(requests=[_document(one) for one in found])
         return
@@ -71,7 +78,7 @@ def show(place: Place, to: str) -> None:
 
     Each with the requests that wait.
 
-    URL is that of the destination, or the name of a sequence.
+    URL is that of the destination, or the name of a sequence, also of that which replies come in.
 
     \b
     Example: wsrm-mq source show https://partner.example/orders

@@ -12,7 +12,8 @@ from wsrm_mq.cli.acts import actor_option, login, will
 from wsrm_mq.cli.columns import Column, key, when
 from wsrm_mq.cli.output import as_json, say, table, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
-from wsrm_mq.cli.queue_acts import done, dry_run_option
+from wsrm_mq.cli.queue_acts import done
+from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _RIGHTS: Final = {
     "consume": "It may take messages from them.",
     "peek": "It may look at what they have.",
     "admin": "It may declare, bind, purge and redrive them.",
+    "route": "It is a node that may hand over messages for them.",
 }
 
 
@@ -72,7 +74,7 @@ def add(
 
     grants = [check_grant(right, pattern) for right in _RIGHTS for pattern in rights[right]]
     if not grants:
-        raise click.UsageError("Say what it may: --put, --consume, --peek or --admin, with a pattern of queues.")
+        raise click.UsageError("Say what it may: --put, --consume, --peek, --admin or --route, with a pattern.")
     ends = None if expires is None else now_ms() + _span(expires)
     secret = None if certificate is not None else tokens.new_secret()
 

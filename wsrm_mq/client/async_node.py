@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from wsrm_mq.client.forms import settlement, settling
 from wsrm_mq.client.node import RemoteNode
+from wsrm_mq.errors import WSRMError
 from wsrm_mq.node.async_node import AsyncMessage, AsyncNode
+from wsrm_mq.node.message import Message
 
 
 class AsyncRemoteNode(AsyncNode):
@@ -21,5 +25,22 @@ class AsyncRemoteNode(AsyncNode):
         self, queue: str | Sequence[str], max: int = 1, *, wait: float = 0.0, **options: Any
     ) -> list[AsyncMessage]:
         """See ``Node.receive``."""
-        found = self.inner.line.run(self.inner.receiving(queue, max, wait=wait, **options))
-        return [AsyncMessage(one) for one in await asyncio.wrap_future(found)]
+        came: list[Message] = []
+
+        async def receiving() -> list[Message]:
+            came.extend(await self.inner.receiving(queue, max, wait=wait, **options))
+            return came
+
+        line = self.inner.line
+        found = line.run(receiving())
+        try:
+            return [AsyncMessage(one) for one in await asyncio.wrap_future(found)]
+        except asyncio.CancelledError:
+            line.run(self._given_back(came))  # it runs behind the end of what was cancelled
+            raise
+
+    async def _given_back(self, messages: Sequence[Message]) -> None:
+        """Messages go back, uncounted, that came when nothing waited for them any more."""
+        if messages:
+            with suppress(WSRMError):  # their leases end with the session
+                await self.inner.line.ask(settling([settlement(one, "hand_back") for one in messages]))

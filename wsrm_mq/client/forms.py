@@ -7,7 +7,10 @@ several are the parts of a ``multipart/mixed``.
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -15,9 +18,20 @@ from urllib.parse import quote
 import msgspec
 
 from wsrm_mq import errors, parts
-from wsrm_mq.errors import LaneGap, NotAnswered, QuotaExceeded, StoreError, TooLarge, TooManyLogins, WSRMError
+from wsrm_mq.errors import (
+    LaneGap,
+    NoQueueServer,
+    NotAnswered,
+    QuotaExceeded,
+    StoreError,
+    TooLarge,
+    TooManyLogins,
+    WSRMError,
+)
+from wsrm_mq.events.inert import as_text
 from wsrm_mq.node.checks import check_durability
 from wsrm_mq.node.message import Message, Settles
+from wsrm_mq.node.neighbours import Offer
 from wsrm_mq.node.payload import stored
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared
@@ -30,6 +44,15 @@ SETTLEMENT: Final = "Settlement"
 LARGEST: Final = 2**40
 """An answer is as large as the server makes it."""
 
+_PROBLEM: Final = "application/problem+json"
+_ANSWERS: Final = ("application/json", "multipart/mixed")
+_SOON: Final = (408, 425, 429)
+"""Answers of proxies that are others soon, as are those of 500 and more."""
+_TAG: Final = re.compile(r"<(style|script)\b.*?</\1>|<!--.*?-->|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_PAGE: Final = 4_096
+_WORDS: Final = 120
+"""A page of something else is quoted so far."""
+
 MOST: Final = 1_000
 """Messages of one request."""
 
@@ -39,7 +62,7 @@ S = TypeVar("S")
 
 class Request(NamedTuple):
     """``path`` is below the address of the server. ``in_session``: what it leases or settles is its session's.
-    ``may_repeat``: it does no more when it arrives twice."""
+    ``may_repeat``: it does no more when it arrives twice. ``leases``: its answer has messages that are leased."""
 
     method: str
     path: str
@@ -50,6 +73,7 @@ class Request(NamedTuple):
     body: bytes = b""
     in_session: bool = False
     may_repeat: bool = False
+    leases: bool = False
 
 
 class Answer(NamedTuple):
@@ -207,11 +231,11 @@ def settling(wanted: Sequence[dict[str, object]]) -> Request:
 
 
 def read(answer: Answer, kind: type[S]) -> S:
-    """The JSON of an answer. Raises ``NotAnswered`` for what is something else."""
+    """The JSON of an answer. Raises ``NoQueueServer`` for what is something else."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
-        raise NotAnswered(f"The server answers what is no answer of a queue server: {error}.") from None
+        raise NoQueueServer(f"The server answers what is no answer of a queue server: {error}.") from None
 
 
 def settlements(answer: Answer) -> list[Settlement]:
@@ -222,22 +246,30 @@ def cleared(answer: Answer) -> Cleared:
     return Cleared(**read(answer, dict[str, int]))
 
 
+def offers_in(answer: Answer, node: str | None = None) -> list[Offer]:
+    """The queues that an answer offers. ``node``: what that which answers is called here; ``None``: as it says."""
+    now = time.time()
+    found = read(answer, dict[str, list[dict[str, Any]]])["offers"]
+    return [Offer(**{**one, "node": node or one["node"]}, as_of=now) for one in found]
+
+
 def messages(answer: Answer, node: Settles | None) -> list[Arrived]:
     """The messages that an answer has. ``node`` settles those that are leased."""
     if answer.status == 204:
         return []
     boundary = parts.boundary_of(answer.content_type)
     if answer.message is not None or boundary is None:
-        return [_arrived(answer.message or "", answer.body, node)]
+        return [arrived(answer.message or "", answer.body, node)]
     found = parts.Reader(boundary, LARGEST, LARGEST).feed(answer.body)
-    return [_arrived(one.headers.get("message", ""), one.body, node) for one in found]
+    return [arrived(one.headers.get("message", ""), one.body, node) for one in found]
 
 
-def _arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
+def arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
+    """The message that the header ``Message`` and a body are."""
     try:
         told = msgspec.json.decode(header, type=Told)
     except msgspec.DecodeError as error:
-        raise NotAnswered(f"The server answers what is no message of a queue server: {error}.") from None
+        raise NoQueueServer(f"The server answers what is no message of a queue server: {error}.") from None
     # A key of the server's store is none here: a message is known by its position.
     queue = Declared(0, told.queue, "", None, None, None, None)
     seen = Seen(
@@ -278,13 +310,22 @@ def _arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
 # errors
 
 
-def refusal(answer: Answer) -> Problem:
-    """The problem that an answer is about."""
-    try:
-        return msgspec.json.decode(answer.body, type=Problem)
-    except msgspec.DecodeError:
-        code = TooLarge.__name__ if answer.status == 413 else ""  # a proxy says so
-        return Problem(code, f"The server answers {answer.status}, and does not say why.")
+def check(answer: Answer, where: str) -> None:
+    """Raises what an answer tells of that is no success. What no queue server answers is ``NoQueueServer``, or
+    ``NotAnswered`` where it may be another one soon."""
+    kind = answer.content_type.partition(";")[0].strip().lower()
+    if kind == _PROBLEM:
+        with suppress(msgspec.DecodeError):
+            raise error_of(msgspec.json.decode(answer.body, type=Problem))
+    elif answer.status == 204 or (answer.status < 300 and (answer.message is not None or kind in _ANSWERS)):
+        return
+    words = " ".join(_TAG.sub(" ", answer.body[:_PAGE].decode(errors="replace")).split())
+    said = f"{where} answers {answer.status}, as no queue server does: {as_text(words[:_WORDS])!r}."
+    if answer.status == 413:
+        raise TooLarge(said)  # a proxy says so
+    if answer.status >= 500 or answer.status in _SOON:
+        raise NotAnswered(said)
+    raise NoQueueServer(f"{said} See that the address is that of a queue server, and what a proxy before it wants.")
 
 
 def error_of(problem: Problem) -> WSRMError:

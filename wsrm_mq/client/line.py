@@ -2,7 +2,8 @@
 
 A request that could not be sent, or that the server was too busy for, is sent again for a while; one that was sent and
 not answered only if it does no more when it arrives twice. A session is begun by the first request that leases
-something, and kept alive by one every few seconds.
+something, and kept alive by one every few seconds. What was leased by an answer that was lost on its way goes back: the
+server is told which that was.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from itertools import count
+from ssl import SSLContext
 from typing import Any, Final, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from wsrm_mq.client.forms import Answer, Request, asking, error_of, read, refusal
+from wsrm_mq.client.forms import Answer, Request, asking, check, read
 from wsrm_mq.errors import (
     ConfigurationError,
     NotAnswered,
@@ -46,14 +49,21 @@ _LONGEST_HEADER: Final = 1024 * 1024
 _IDLE_SECONDS: Final = 4.0
 """An idle connection is closed by this side before most servers close it."""
 
+_PRESENT: Final = asking("GET", "session")._replace(in_session=True)
+MOST_LOST: Final = 100
+"""Lost answers that one request tells of."""
+
 R = TypeVar("R")
 
 
 class Line:
     """The line of one node. Its methods may be called by any thread but that of its loop; coroutines run on that."""
 
-    def __init__(self, where: str, token: str | None, client: str | None, telling: Events) -> None:
-        """``where``: the address of the server. ``client``: what its session is known by."""
+    def __init__(
+        self, where: str, token: str | None, client: str | None, telling: Events, tls: SSLContext | None = None
+    ) -> None:
+        """``where``: the address of the server. ``client``: what its session is known by. ``tls``: whom it trusts, and
+        what it shows; ``None``: as the system says."""
         self.where = URL(where)
         if self.where.scheme not in ("http", "https") or not self.where.host:
             raise ConfigurationError(f"{where!r} is no address of a queue server; it is https://host/path.")
@@ -62,9 +72,13 @@ class Line:
         self._token = token
         self._client = client
         self._telling = telling
+        self._tls = tls
         self._pid = os.getpid()
         self._session: str | None = None
         self._sent_at = 0.0
+        self._numbers = count(1)
+        self._lost: set[int] = set()
+        """The numbers of requests of the session that lease, and to which no answer has come."""
         self._is_away = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="wsrm-mq-client", daemon=True)
@@ -76,7 +90,7 @@ class Line:
         self._beginning = asyncio.Lock()
         headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS, ssl=self._tls or True),
             headers=headers,
             skip_auto_headers=("Content-Type",),
             auto_decompress=True,
@@ -172,25 +186,68 @@ class Line:
             tries += 1
 
     async def _send(self, request: Request) -> Answer:
-        headers = {}
-        if request.in_session:
-            headers["Session"] = session = await self._in_session()
+        if not request.in_session:
+            return await self._answered(request, {})
+        session = await self._in_session()
+        headers = {"Session": session}
+        lost = sorted(self._lost)[:MOST_LOST]
+        if lost:
+            headers["Lost"] = ",".join(map(str, lost))
+        number = next(self._numbers)
+        if request.leases:
+            headers["Request"] = str(number)
+        try:
+            answer = await self._answered(request, headers)
+        except SessionEnded:
+            self._forget(session)
+            raise
+        except (ServerUnavailable, Overloaded):
+            raise  # nothing of it was begun
+        except (WSRMError, asyncio.CancelledError) as error:
+            is_ending = isinstance(error, asyncio.CancelledError) and request.path.startswith("subscriptions/")
+            if request.leases and self._session == session and not is_ending:
+                self._lose(number)
+            raise
+        if request.leases or request.path == "session":
+            self._lost.difference_update(lost)
+        return answer
+
+    async def _answered(self, request: Request, headers: dict[str, str]) -> Answer:
         answer = await self._exchange(request, headers)
-        if answer.status < 400:
-            return answer
-        error = error_of(refusal(answer))
-        if isinstance(error, SessionEnded) and request.in_session and self._session == session:
+        try:
+            check(answer, f"{self._base}/{request.path}")
+        except NotAnswered as error:
+            self._away(error)
+            raise
+        self._there()
+        return answer
+
+    def _forget(self, session: str) -> None:
+        """The session has ended; what it had leased went back."""
+        if self._session == session:
             self._session = None
-        raise error
+            self._lost.clear()
+
+    def _lose(self, number: int) -> None:
+        """Tell the server that the answer to a request was lost, now and with each request that leases until it has
+        heard of it."""
+        self._lost.add(number)
+        if len(self._lost) == 1:
+            self.begin(self._tell_lost())
+
+    async def _tell_lost(self) -> None:
+        while self._lost and self._session is not None:
+            try:
+                await self.ask(_PRESENT)
+            except WSRMError:
+                await asyncio.sleep(_PAUSES[-1])
 
     async def _in_session(self) -> str:
         """The name of the session, which is begun where there is none."""
         async with self._beginning:
             if self._session is None:
                 wanted = asking("POST", "sessions", json={"client": self._client, "timeout": SESSION_SECONDS})
-                answer = await self._exchange(wanted, {})
-                if answer.status >= 400:
-                    raise error_of(refusal(answer))
+                answer = await self._answered(wanted, {})
                 self._session = str(read(answer, dict[str, Any])["session"])
             return self._session
 
@@ -199,7 +256,8 @@ class Line:
             headers["Content-Type"] = request.content_type
         if request.message is not None:
             headers["Message"] = request.message
-        self._sent_at = time.monotonic()
+        if "Session" in headers:
+            self._sent_at = time.monotonic()  # what names no session renews none
         where = URL(f"{self._base}/{request.path}", encoded=True)
         if request.query:
             where = where.with_query(request.query)
@@ -209,7 +267,6 @@ class Line:
                 request.method, where, data=request.body or None, headers=headers, timeout=wait, allow_redirects=False
             ) as response:
                 body = await response.read()
-                self._there()
                 return Answer(
                     response.status, response.headers.get("Content-Type", ""), response.headers.get("Message"), body
                 )
@@ -239,17 +296,18 @@ class Line:
             await asyncio.sleep(pause)
             if self._session is not None and time.monotonic() - self._sent_at >= pause:
                 try:
-                    await self.ask(asking("GET", "session")._replace(in_session=True), patience=0)
+                    await self.ask(_PRESENT, patience=0)
                 except WSRMError:
                     continue  # who needs it hears of it
 
     async def _end(self) -> None:
+        session, self._session = self._session, None
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._session is not None:
+        if session is not None:
             try:
-                await self._exchange(asking("DELETE", "session"), {"Session": self._session})
-            except NotAnswered:
+                await self._exchange(asking("DELETE", "session"), {"Session": session})
+            except (NotAnswered, ServerUnavailable):
                 pass  # it ends by silence
         await self._http.close()

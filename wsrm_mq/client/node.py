@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from ssl import SSLContext
 from typing import Any, Final, Literal, Self, TypeVar, overload
 
 from wsrm_mq.client.apart import RemoteDeadLetters, RemoteJournal
@@ -21,6 +22,7 @@ from wsrm_mq.client.forms import (
     fitting,
     may_be_repeated,
     messages,
+    offers_in,
     part,
     payload,
     read,
@@ -31,8 +33,8 @@ from wsrm_mq.client.forms import (
 )
 from wsrm_mq.client.gathering import Gathering
 from wsrm_mq.client.line import WAIT_SECONDS, Line
-from wsrm_mq.client.supply import RemoteSupply
-from wsrm_mq.errors import ConfigurationError, KeeperGone, NotFound, QuotaExceeded, SessionEnded, WSRMError
+from wsrm_mq.client.supply import RemoteSupply, leave
+from wsrm_mq.errors import ConfigurationError, KeeperGone, NotFound, QuotaExceeded, WSRMError
 from wsrm_mq.events.inert import as_error, as_text
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.at_exit import send_at_exit
@@ -53,6 +55,7 @@ from wsrm_mq.node.checks import (
 from wsrm_mq.node.consuming import Received
 from wsrm_mq.node.flow import Flow, Held
 from wsrm_mq.node.message import Message, all_kept
+from wsrm_mq.node.neighbours import Neighbouring, Offer
 from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
 from wsrm_mq.node.subscription import Acknowledging, Subscription, flow_of
 from wsrm_mq.node.transactions import Begun, Transacting
@@ -99,15 +102,17 @@ class RemoteTransaction(Begun):
         return [Settlement.SETTLED] * len(wanted)
 
 
-class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
+class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
     """See ``wsrm_mq.connect``. Its methods may be called by any thread; a transaction is of the thread that began
     it. What is not said here is as ``Node`` has it."""
 
-    def __init__(self, where: str, name: str | None = None, *, token: str | None = None) -> None:
+    def __init__(
+        self, where: str, name: str | None = None, *, token: str | None = None, tls: SSLContext | None = None
+    ) -> None:
         super().__init__(RemoteTransaction)
         self.name = name
         self.telling = Events()
-        self.line = Line(where, token, name, self.telling)
+        self.line = Line(where, token, name, self.telling, tls)
         self.supply = RemoteSupply(self)
         self._gathering = Gathering(self.line)
         self._subscriptions: dict[Flow, Subscription] = {}
@@ -130,6 +135,8 @@ class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
             self._gathering.finish()
             for subscription in list(self._subscriptions.values()):
                 subscription.close(by="the node's `close`")
+            if self.neighbours is not None:
+                self.neighbours.close()
             self.line.close()
 
     def send_last(self) -> list[Future[Any]]:
@@ -343,8 +350,8 @@ class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
         while True:
             left = min(WAIT_SECONDS, deadline - time.monotonic())
             waiting = (*asked.query, ("wait", str(left))) if left > 0 else asked.query
-            answer = await self.line.ask(asked._replace(query=waiting, in_session=True, may_repeat=True))
-            found = messages(answer, self)
+            request = asked._replace(query=waiting, in_session=True, may_repeat=True, leases=True)
+            found = messages(await self.line.ask(request), self)
             if found or time.monotonic() >= deadline:
                 return found
 
@@ -473,15 +480,7 @@ class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
         return self._subscriptions[flow].terms.name is not None
 
     def end(self, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
-        wanted = [settlement(one.message, "ack") for one in acknowledged]
-        wanted += [settlement(one.message, "hand_back") for one in left if not one.message.is_barrier]
-        try:
-            if wanted:
-                self.line.call(settling(wanted))
-            request = asking("DELETE", "subscriptions", flow.granted.key)
-            self.line.call(request._replace(in_session=True, may_repeat=True))
-        except (NotFound, SessionEnded):
-            return  # it has ended already, and with it its leases
+        self.line.wait(leave(self.line, flow, acknowledged, left))
 
     def forget(self, flow: Flow) -> None:
         self._subscriptions.pop(flow, None)
@@ -517,10 +516,20 @@ class RemoteNode(Subscribing, Transacting[RemoteTransaction]):
         """See ``Node.keys``: those on which the holder of the token has any right."""
         return read(self.ask("GET", "queues"), dict[str, list[str]])["queues"]
 
-    def delete(self, queue: str, *, if_empty: bool = False, force: bool = False) -> Cleared:
+    def offers(self) -> list[Offer]:
+        """See ``Node.offers``: those that the holder of the token may look at, or take from."""
+        return offers_in(self.ask("GET", "offers"))
+
+    def positions(self, queue: str, *, after: int = 0, limit: int = 10_000) -> list[int]:
+        """See ``Node.positions``: 10,000 at most."""
+        answer = self.of_queue("GET", queue, "positions", after=after or None, limit=limit)
+        return read(answer, dict[str, list[int]])["positions"]
+
+    def delete(self, queue: str, *, if_empty: bool = False, if_unused: bool = False, force: bool = False) -> Cleared:
         """See ``Node.delete``."""
         self.refuse_in_transaction("What is deleted")
-        return cleared(self.of_queue("DELETE", queue, if_empty=if_empty or None, force=force or None))
+        asked = {"if_empty": if_empty or None, "if_unused": if_unused or None, "force": force or None}
+        return cleared(self.of_queue("DELETE", queue, **asked))
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
         """See ``Node.purge``."""

@@ -13,8 +13,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq.client.forms import asking, messages, settlement, settlements, settling
-from wsrm_mq.client.line import WAIT_SECONDS
-from wsrm_mq.errors import NotAnswered, NotAuthenticated, NotFound, SessionEnded, StoreUnavailable, WSRMError
+from wsrm_mq.client.line import WAIT_SECONDS, Line
+from wsrm_mq.errors import (
+    NoQueueServer,
+    NotAnswered,
+    NotAuthenticated,
+    NotFound,
+    Overloaded,
+    SessionEnded,
+    StoreUnavailable,
+    WSRMError,
+)
 from wsrm_mq.node.flow import Flow, Held
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue.settling import Settlement
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 0.5
 """Between two tries to reach a server that is away."""
-_AWAY: Final = (NotAnswered, StoreUnavailable, NotAuthenticated)
+LEAVE_SECONDS: Final = 5.0
+"""The longest that a subscription which has ended by an error waits, as it is closed, until its server knows that."""
+_AWAY: Final = (NotAnswered, StoreUnavailable, NotAuthenticated, Overloaded)
 
 
 def now_ms() -> int:
@@ -46,6 +57,7 @@ class Feed:
         self.looks_at = 0
         """When it looks next whether something is due, ms."""
         self._tasks = [self._line.begin(self._lease()), self._line.begin(self._settle())]
+        self._leaving: list[asyncio.Task[None]] = []
 
     def ask(self) -> None:
         self._line.wake(self._asked)
@@ -60,6 +72,8 @@ class Feed:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
 
     async def _lease(self) -> None:
         while self.flow.is_open:
@@ -69,7 +83,7 @@ class Feed:
             key = self.flow.granted.key
             wanted = asking("POST", "subscriptions", key, "leases", max=self.flow.granted.backlog, wait=WAIT_SECONDS)
             try:
-                answer = await self._line.ask(wanted._replace(in_session=True), patience=0)
+                answer = await self._line.ask(wanted._replace(in_session=True, leases=True), patience=0)
                 found = messages(answer, self._node.subscription_of(self.flow))
             except WSRMError as error:
                 await self._mend(key, error)
@@ -128,11 +142,24 @@ class Feed:
             elif isinstance(error, _AWAY):
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
-                self.flow.end(error)
+                self._end(error)
         except _AWAY:
             await asyncio.sleep(AGAIN_SECONDS)
         except WSRMError as worse:
-            self.flow.end(worse)
+            self._end(worse)
+
+    def _end(self, error: WSRMError) -> None:
+        """An error ends it: the server is told what is acknowledged and what is left, as soon as it answers."""
+        acknowledged, left = self.flow.end(error)
+        self._leaving.append(self._line.begin(self._leave(acknowledged, left)))
+
+    async def _leave(self, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
+        with suppress(WSRMError):
+            while True:
+                try:
+                    return await leave(self._line, self.flow, acknowledged, left)
+                except (*_AWAY, NoQueueServer):
+                    await asyncio.sleep(AGAIN_SECONDS)
 
 
 class RemoteSupply:
@@ -164,6 +191,17 @@ class RemoteSupply:
         feed = self._feeds.get(flow)
         if feed is not None:
             feed.ask() if is_due else feed.look_for_due()
+
+
+async def leave(line: Line, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
+    """See ``Home.end``."""
+    wanted = [settlement(one.message, "ack") for one in acknowledged]
+    wanted += [settlement(one.message, "hand_back") for one in left if not one.message.is_barrier]
+    with suppress(NotFound, SessionEnded):  # it has ended already, and with it its leases
+        if wanted:
+            await line.ask(settling(wanted))
+        request = asking("DELETE", "subscriptions", flow.granted.key)
+        await line.ask(request._replace(in_session=True, may_repeat=True))
 
 
 def _end(leased_for: float | None) -> int | None:

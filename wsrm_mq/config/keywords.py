@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from wsrm_mq.config.settings import Partner
+from wsrm_mq.config.settings import FarNode, Partner
 from wsrm_mq.queue.policy import Acknowledge, Mode, OnFault, OnPoison
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.terms import DeliveryAssurance
@@ -58,6 +58,16 @@ class PartnerKeywords(SharedKeywords, total=False):
     stack: Literal["cxf", "wcf"] | None
 
 
+class NodeKeywords(TypedDict, total=False):
+    """The section of another node."""
+
+    url: str | None
+    site: str | None
+    token_env: str | None
+    ca: str | None
+    certificate: str | None
+
+
 class OptionKeywords(SharedKeywords, total=False):
     """All but ``store``, which a middleware has as its second argument, and ``app``, which it has as its first."""
 
@@ -78,6 +88,7 @@ class OptionKeywords(SharedKeywords, total=False):
     stomp_port: int | None
     stomp_websocket_port: int | None
     client_name_header: str | None
+    site: str | None
     paths: Names | None
     headers: Literal["pass", "demote", "strip"]
     understood: Names | None
@@ -109,3 +120,4 @@ class OptionKeywords(SharedKeywords, total=False):
     connection_header: str | None
     connection_idle: Time
     partners: Mapping[str, Partner | PartnerKeywords]
+    nodes: Mapping[str, FarNode | NodeKeywords]

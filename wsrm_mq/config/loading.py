@@ -5,17 +5,18 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from wsrm_mq.config.contradictions import contradictions
 from wsrm_mq.config.options import Kind, option_value
-from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, Settings
+from wsrm_mq.config.settings import NODE_OPTIONS, OPTIONS, PARTNER_OPTIONS, FarNode, Partner, Settings
 from wsrm_mq.errors import ConfigurationError
 
 FILE_NAME: Final = "wsrm-mq.toml"
 PREFIX: Final = "WSRM_MQ_"
+T = TypeVar("T")
 FILE_VARIABLE: Final = PREFIX + "CONFIG"
 
 
@@ -93,7 +94,8 @@ def examine(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> 
 
 def _named(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Python says ``partners=``; the file, section by section, ``partner``."""
-    return {"partner" if name == "partners" else name: value for name, value in overrides.items()}
+    sections = {"partners": "partner", "nodes": "node"}
+    return {sections.get(name, name): value for name, value in overrides.items()}
 
 
 def _read_file(path: Path, mistakes: _Mistakes) -> dict[str, Any]:
@@ -148,35 +150,53 @@ def _checked(known: Mapping[str, Kind], given: Mapping[str, Any], where: str, mi
                 mistakes.of(key, str(error))
         elif key == "partner" and known is OPTIONS:
             checked["partners"] = _partners(value, where, mistakes)
+        elif key == "node" and known is OPTIONS:
+            checked["nodes"] = _nodes(value, where, mistakes)
         else:
             mistakes.of(key, _misplaced(where, key, known))
     return checked
 
 
 def _misplaced(where: str, key: str, known: Iterable[str]) -> str:
+    if known is NODE_OPTIONS:
+        return _unknown(where, key, known)
     if key in OPTIONS:
         return f"{where}{key}: {_GENERAL}"
     if key in PARTNER_OPTIONS:
         return f"{where}{key}: {_OF_A_PARTNER}"
-    return _unknown(where, key, (*known, "partner"))
+    return _unknown(where, key, (*known, "partner", "node"))
 
 
 def _partners(sections: Any, where: str, mistakes: _Mistakes) -> dict[str, Partner]:
     partners = {}
-    for name, section in sections.items() if isinstance(sections, Mapping) else [("NAME", sections)]:
-        place = f"{where}partner.{name}"
-        if not isinstance(section, Mapping | Partner):
-            mistakes.said.append(f"{place}: allowed is a section, [partner.NAME].")
-            continue
-        own = (
-            section
-            if isinstance(section, Partner)
-            else Partner(**_checked(PARTNER_OPTIONS, section, f"{place}.", mistakes))
-        )
+    for name, place, own in _sections("partner", Partner, PARTNER_OPTIONS, sections, where, mistakes):
         if own.principal is own.path is own.address is None and mistakes.options.isdisjoint(_MARKS):
             mistakes.said.append(f"{place}: fits no request; give it a principal, a path or an address.")
         partners[name] = own
     return partners
+
+
+def _nodes(sections: Any, where: str, mistakes: _Mistakes) -> dict[str, FarNode]:
+    nodes = {}
+    for name, place, own in _sections("node", FarNode, NODE_OPTIONS, sections, where, mistakes):
+        if own.url is None and "url" not in mistakes.options:
+            mistakes.said.append(f"{place}: has no url; say where its queue server is, such as https://host/queues.")
+        nodes[name] = own
+    return nodes
+
+
+def _sections(
+    kind: str, struct: type[T], known: Mapping[str, Kind], sections: Any, where: str, mistakes: _Mistakes
+) -> Iterator[tuple[str, str, T]]:
+    """The sections of a kind: the name of each, where it stands, and its options."""
+    for name, section in sections.items() if isinstance(sections, Mapping) else [("NAME", sections)]:
+        place = f"{where}{kind}.{name}"
+        if isinstance(section, Mapping):
+            yield name, place, struct(**_checked(known, section, f"{place}.", mistakes))
+        elif isinstance(section, struct):
+            yield name, place, section
+        else:
+            mistakes.said.append(f"{place}: allowed is a section, [{kind}.NAME].")
 
 
 _MARKS: Final = frozenset(("principal", "path", "address"))

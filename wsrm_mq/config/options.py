@@ -114,6 +114,7 @@ def _storable_one(header: str | None) -> None:
     _storable([header] if header is not None else [])
 
 
+_AN_ADDRESS: Final = "http:// or https:// with a host, a port and a path if need be"
 _CHECKS: Final = {
     "store": _Check(_some, "a path, or sqlite:///path"),
     "paths": _Check(lambda all: _absolute(all or ()), "a list of paths that begin with /"),
@@ -122,7 +123,8 @@ _CHECKS: Final = {
     "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
     "queue": _Check(_queue_name, "a name of 1 to 200 printable characters, with no # in it and no slash at its end"),
     "decoupled": _Check(_addresses, 'a list of https://host, names of hosts, networks and "public"'),
-    "public_url": _Check(_web_address, "http:// or https:// with a host, a port and a path if need be"),
+    "public_url": _Check(_web_address, _AN_ADDRESS),
+    "url": _Check(_web_address, _AN_ADDRESS),
     "keep_headers": _Check(
         _storable, f"a list of names of headers, none of them {', '.join(NEVER_KEPT)} or one of the connection"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from wsrm_mq.config.options import Count, Kind, Seconds, Size, described, kinds
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, Mode, OnFault, OnPoison, QueuePolicy, Resend
 from wsrm_mq.queue.room import Room
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
@@ -67,6 +69,39 @@ class Partner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict_addressing: bool | None = None
 
 
+class FarNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another node of the enterprise. A token of its name is what it shows here."""
+
+    url: Annotated[str | None, described("Where its queue server is, such as https://host/queues.")] = None
+    site: Annotated[str | None, described("The site that it is of; its neighbours there say the same.")] = None
+    token_env: Annotated[
+        str | None, described("The environment variable with the token that its server knows this node by.")
+    ] = None
+    ca: Annotated[
+        str | None, described("File with the certificates, as PEM, of who vouches for its server; none: the system's.")
+    ] = None
+    certificate: Annotated[
+        str | None, described("File with a certificate and its key, as PEM, that its server is shown.")
+    ] = None
+
+    def token(self, name: str) -> str | None:
+        """The token, without the line's end of a file that it was read from. Raises ``ConfigurationError``."""
+        if self.token_env is None:
+            return None
+        token = os.environ.get(self.token_env, "").strip()
+        if not token:
+            raise ConfigurationError(
+                f"node.{name}: the environment has no {self.token_env}; it has the token that {name} knows this node "
+                "by: `wsrm-mq token add` makes it there."
+            )
+        if not token.isascii() or not token.isprintable():
+            raise ConfigurationError(
+                f"node.{name}: what the environment has as {self.token_env} is no token, which is one line of ASCII "
+                "characters: write there what `wsrm-mq token add` has answered."
+            )
+        return token
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All options, as values that can be used: times in seconds, sizes in bytes. ``load`` and
     ``settings_from`` make one that is checked."""
@@ -121,6 +156,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         described("Header in which a trusted proxy names the TLS client, as `token add --certificate` does."),
     ] = None
+
+    site: Annotated[str | None, described("The site of this node, as sections [node.NAME] say those of others.")] = None
 
     paths: Annotated[
         tuple[str, ...] | None,
@@ -280,6 +317,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 300.0
 
     partners: dict[str, Partner] = {}
+    nodes: dict[str, FarNode] = {}
 
     def effective(self, option: str, partner: Partner | None = None) -> Any:
         """The value of ``option`` for ``partner``: its own, or the general one."""
@@ -372,8 +410,11 @@ def _ms(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-OPTIONS: Final[Mapping[str, Kind]] = {name: kind for name, kind in kinds(Settings).items() if name != "partners"}
-"""Every option but the partners."""
+OPTIONS: Final[Mapping[str, Kind]] = {
+    name: kind for name, kind in kinds(Settings).items() if name not in ("partners", "nodes")
+}
+"""Every option but the partners and the other nodes."""
 
 PARTNER_OPTIONS: Final[Mapping[str, Kind]] = {name: OPTIONS.get(name, kind) for name, kind in kinds(Partner).items()}
 PARTNER_DEFAULTS: Final = {field.name: field.default for field in msgspec.structs.fields(Partner)}
+NODE_OPTIONS: Final[Mapping[str, Kind]] = kinds(FarNode)

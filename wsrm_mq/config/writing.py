@@ -9,7 +9,7 @@ import msgspec
 
 from wsrm_mq.config.loading import FILE_NAME
 from wsrm_mq.config.options import toml
-from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS, Settings
+from wsrm_mq.config.settings import NODE_OPTIONS, OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS, FarNode, Settings
 
 DEVELOPER: Final = "developer"
 INTEGRATOR: Final = "integration engineer"
@@ -42,6 +42,7 @@ PURPOSES: Final = {
     "stomp_port": Purpose(OPERATOR, "consumers have a library of STOMP"),
     "stomp_websocket_port": Purpose(OPERATOR, "consumers are pages in browsers"),
     "client_name_header": Purpose(OPERATOR, "programs that use the queues have certificates in place of tokens"),
+    "site": Purpose(OPERATOR, "some of the other nodes are at another site"),
     "paths": Purpose(DEVELOPER, "the application serves pages or other services too"),
     "one_way": Purpose(
         DEVELOPER,
@@ -132,7 +133,12 @@ def as_values(settings: Settings) -> dict[str, Any]:
             for option, default in PARTNER_DEFAULTS.items()
             if getattr(partner, option) is not default
         }
+    values["nodes"] = {name: _given(one) for name, one in settings.nodes.items()}
     return values
+
+
+def _given(node: FarNode) -> dict[str, str]:
+    return {option: value for option, value in msgspec.structs.asdict(node).items() if value is not None}
 
 
 def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str:
@@ -160,4 +166,12 @@ def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str
         own = {option: getattr(partner, option) for option in PARTNER_OPTIONS}
         lines += ["", f"[partner.{toml(name)}]"]
         lines += [f"{option} = {toml(v)}" for option, v in own.items() if v is not PARTNER_DEFAULTS[option]]
+    lines += [
+        "",
+        "# Another node, whose queues are seen and mirrored here, and which sees those here.",
+        "# [node.NAME]",
+    ]
+    lines += [f"# {option} = {toml(None)}  # {kind.description}" for option, kind in NODE_OPTIONS.items()]
+    for name, node in settings.nodes.items():
+        lines += ["", f"[node.{toml(name)}]", *(f"{option} = {toml(value)}" for option, value in _given(node).items())]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.errors import StoreError
@@ -17,13 +18,16 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.pruning import OLD_INSTANCE
+from wsrm_mq.store.routing import FORGET_ARRIVED, OLD_ARRIVED
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
 
 WITNESS_SECONDS: Final = 5.0
 SWEEP_SECONDS: Final = 60.0
 _RESTS: Final = 3.0
 """The factor of a rest to the time of its batch; a rest is at least ``_LEAST_REST``."""
 _LEAST_REST: Final = 0.01
+_ARRIVED_BATCH: Final = 5_000
 _ROW_BYTES: Final = 2048
 """The bytes that the end of a message adds to the write-ahead log, about."""
 
@@ -100,6 +104,7 @@ class Janitor:
             if not self._stopping.is_set():
                 self._forget(now - self._policy_of(None).retain_ended)
                 self._forget_clients(now - retention.CLIENTS)
+                self._forget_arrived(now - max(self._policy_of(None).retain_ended, retention.ARRIVED))
         if any(pruned):
             self._events.tell("janitor.pruned", **pruned._asdict())
         return pruned
@@ -121,9 +126,23 @@ class Janitor:
 
     def _forget_clients(self, before: int) -> None:
         with self._store.reader() as db:
-            left = retention.BATCH if retention.are_old_clients(db, before) else 0
-        while left == retention.BATCH:
+            are_old = retention.are_old_clients(db, before)
+        if are_old:
+            self._in_portions(lambda tx: retention.forget_clients(tx, before) == retention.BATCH)
+
+    def _forget_arrived(self, before: int) -> None:
+        """Forget which messages of other nodes arrived before ``before``: a repeat of one would be taken as new."""
+        with self._store.reader() as db:
+            are_old = db.execute(OLD_ARRIVED, {"before": before}).fetchone() is not None
+        if are_old:
+            which = {"before": before, "count": _ARRIVED_BATCH}
+            self._in_portions(lambda tx: tx.execute(FORGET_ARRIVED, which).rowcount == _ARRIVED_BATCH)
+
+    def _in_portions(self, forget: Callable[[Transaction], bool]) -> None:
+        """Each in a transaction, and with a rest behind it; ``forget`` answers whether there is more."""
+        is_more = True
+        while is_more:
             began = time.monotonic()
-            left = self._store.call(lambda tx: retention.forget_clients(tx, before))
+            is_more = self._store.call(forget)
             if self._stopping.wait(rest_after(time.monotonic() - began)):
                 return

@@ -8,6 +8,7 @@ bounds. An answer that cannot be read changes nothing: then the status says whet
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq.envelope.content import content_type_of, parse_content_type
@@ -16,14 +17,18 @@ from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.reply import ServiceFault, excerpt, fault_in
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import content_coding, expand
-from wsrm_mq.errors import EnvelopeError, LeftAlone, NotAllowed, NotAnswered
+from wsrm_mq.errors import EnvelopeError, LeftAlone, NotAllowed, NotAnswered, Unread
 from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import SequenceFault
+from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import SOAPVersion
 
+UNREAD: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+"""The status of a message that its host does not read for its size; also where it says nothing."""
 _SUCCESS: Final = range(200, 300)
 _REDIRECTION: Final = range(300, 400)
+_REFUSED: Final = (400, 413)
 _LOCATION: Final = 300
 """Characters of a redirect's address that are told."""
 _ENVELOPES: Final = frozenset(("text/xml", *(soap.media_type for soap in SOAPVersion), "multipart/related"))
@@ -55,7 +60,8 @@ class Posted(NamedTuple):
     failure: str | None = None
     """Why it was not taken; ``None``: it was."""
     code: str | None = None
-    """The code of the fault that it was answered with, as that was written."""
+    """The code of the fault that it was answered with, as that was written, empty where it cannot be read; ``None``: it
+    was answered with none."""
     said: Said | None = None
     """The elements of the answer that are about sequences; ``None``: there are none."""
     unreadable: str | None = None
@@ -68,12 +74,16 @@ class Posted(NamedTuple):
     """What an application has answered, a fault too."""
     relates_to: str | None = None
     """The MessageID of the message that this says to reply to."""
+    status: int | None = None
+    """The status of HTTP."""
+    is_refused: bool = False
+    """It will never be taken as it is, whenever it is sent."""
 
 
 def posted(post: Post, url: str, content_type: str, action: str | None, body: bytes) -> Posted:
     """Post an envelope."""
     headers = {"Content-Type": content_type}
-    if content_type.startswith(SOAPVersion.SOAP_1_1.media_type):
+    if SOAPVersion.SOAP_1_1.media_type in content_type:  # of the root, where there are parts
         headers["SOAPAction"] = f'"{action or ""}"'
     try:
         answer = post(url, headers, body)
@@ -81,7 +91,7 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
         seconds = None if error.is_given_up else error.seconds
         return Posted(str(error), left_alone=seconds, is_given_up=error.is_given_up)
     except (NotAllowed, NotAnswered) as error:
-        return Posted(str(error))
+        return Posted(str(error), status=UNREAD if isinstance(error, Unread) else None)
     content, of = answer.content, content_type_of(answer.headers)
     fault, said, unreadable, reply, relates_to = None, None, None, None, None
     try:
@@ -96,9 +106,22 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
         unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
     if fault is not None:
         why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
-        return Posted(why, fault.code, said, unreadable, reply=reply, relates_to=relates_to)
+        code = fault.code or ""
+        is_refused = fault.whose is FaultCode.SENDER and (said is None or said.fault is None)
+        told = Posted(why, code, said, unreadable, reply=reply, relates_to=relates_to, status=answer.status)
+        return told._replace(is_refused=is_refused)
     failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}{_elsewhere(answer)}"
-    return Posted(failure, None, said, unreadable, reply=reply, relates_to=relates_to)
+    told = Posted(failure, None, said, unreadable, reply=reply, relates_to=relates_to, status=answer.status)
+    return told._replace(is_refused=answer.status in _REFUSED)
+
+
+def speaks(answer: Answered) -> bool:
+    """Whether an answer is a message of WS-RM, or says to reply to one: a gateway's is neither."""
+    try:
+        read = scan(_expanded(answer), content_type_of(answer.headers), None, _LIMITS)
+    except EnvelopeError:
+        return False
+    return read.is_rm or read.relates_to is not None
 
 
 def _elsewhere(answer: Answered) -> str:

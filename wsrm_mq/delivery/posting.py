@@ -7,16 +7,17 @@ It is called for a delivery as the application is, and the outcome is recorded t
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
-from wsrm_mq.delivery.posted import Posted, posted
-from wsrm_mq.delivery.requesting import judge
+from wsrm_mq.delivery.posted import UNREAD, Posted, posted
+from wsrm_mq.delivery.requesting import is_not_let_in, judge
 from wsrm_mq.envelope.render import ack_requested, reply_headers
 from wsrm_mq.envelope.reply import piggyback
-from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, Diagnosis
+from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
 from wsrm_mq.store.entries import IS_LIVE_AT
@@ -44,11 +45,18 @@ def has_taken(store: Store, origin: str) -> bool:
         return db.execute(ANSWERED_THERE, {"origin": origin, "beyond": f"{origin}0"}).fetchone() is not None
 
 
+Written = Callable[[Store, Delivery], Delivery]
+"""A numbered message as it leaves, where it is stored otherwise."""
+
+
 class Posting:
     """Posts deliveries that have a channel, and calls the application for all others."""
 
-    def __init__(self, store: Store, post: Patient, hearing: Hearing, call: Call) -> None:
+    def __init__(
+        self, store: Store, post: Patient, hearing: Hearing, call: Call, written: Written | None = None
+    ) -> None:
         self._store = store
+        self._written = written
         self._post = post
         self._hearing = hearing
         self._call = call
@@ -63,6 +71,8 @@ class Posting:
             return Outcome(error=storable(f"{type(error).__name__}: {error}"), diagnosis=Diagnosis("exception"))
 
     def _sent(self, delivery: Delivery, channel: Channel) -> Outcome:
+        if self._written is not None and channel.is_numbered:
+            delivery = self._written(self._store, delivery)
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
         with self._store.reader() as db:
             about = read_about(db, channel.answers, channel.outbound)
@@ -81,7 +91,13 @@ class Posting:
             is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)
             kind = NEVER_ANSWERED if answer.is_given_up else NOT_TOLD if is_over else "not_sent"
-            diagnosis = Diagnosis(kind, code)
+            kind = TOO_LARGE if answer.status == UNREAD and channel.is_numbered else kind
+            is_about_requests = isinstance(about, OutboundRecord) and not channel.is_numbered
+            if is_about_requests and delivery.action not in _ENDS and is_not_let_in(answer):
+                kind = NOT_LET_IN
+            if self._written is not None and channel.is_numbered and answer.is_refused:
+                kind = REFUSED_THERE
+            diagnosis = Diagnosis(kind, None if kind == TOO_LARGE else code)  # these are counted by their kind
             return Outcome(error=storable(answer.failure), diagnosis=diagnosis, left_alone=answer.left_alone)
         if isinstance(about, OutboundRecord) and answer.reply is not None:
             return Outcome()

@@ -17,7 +17,7 @@ from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.outbound import step_of
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.requests import close, close_element, go_on, refused, seal
+from wsrm_mq.queue.requests import close_element, go_on, pass_gap, refused, seal
 from wsrm_mq.queue.sending import Sent, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
@@ -36,8 +36,23 @@ _RESPONSES: Final = {
 }
 """What has to come in answer, by Action."""
 _CREATES: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.values())
-_TEMPORARY: Final = frozenset(("Server", "Receiver"))
-_NOT_UNDERSTOOD: Final = frozenset(("MustUnderstand", "VersionMismatch"))
+_BAD_REQUEST: Final = 400
+_TEMPORARY: Final = frozenset(("Server", "Receiver", "EndpointUnavailable"))
+_INSECURE: Final = frozenset(
+    (
+        *("InvalidSecurity", "InvalidSecurityToken", "SecurityTokenUnavailable", "FailedAuthentication", "FailedCheck"),
+        *("UnsupportedAlgorithm", "UnsupportedSecurityToken", "MessageExpired", "BadContextToken"),
+    )
+)
+"""Codes of WS-Security."""
+_NO_ENTRY: Final = frozenset((401, 403, 407))
+_NOT_TAKEN: Final = _INSECURE | frozenset(
+    (
+        *("MustUnderstand", "VersionMismatch", "InvalidAddressingHeader", "MessageAddressingHeaderRequired"),
+        *("DestinationUnreachable", "ActionNotSupported", "EndpointUnavailable"),
+    )
+)
+"""Codes of SOAP, WS-Addressing and WS-Security: a message that is refused so has not come to its sequence."""
 _UNSPECIFIED: Final = tuple(f"{namespace}/unspecified" for namespace in ADDRESSING_VERSIONS)
 _NOT_SEEN: Final = "it has seen no Sequence in the request, so it may speak another version: see rm"
 _GONE: Final = frozenset(("UnknownSequence", "SequenceTerminated", "SequenceClosed"))
@@ -51,15 +66,20 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
     terms, expected = about.value.terms, _RESPONSES.get(delivery.action or "")
     said, fault = answer.said, None if answer.said is None else answer.said.fault
     if said is not None:  # what is asked of the offered sequence is said with the next message
-        said = said._replace(ack_requested=tuple(a for a in said.ack_requested if a.identifier != about.offered))
+        relates_to = None if said.relates_to in _UNSPECIFIED else said.relates_to
+        asked = tuple(a for a in said.ack_requested if a.identifier != about.offered)
+        said = said._replace(ack_requested=asked, relates_to=relates_to)
         answer = answer._replace(said=said)
     if fault is not None and fault.code == WSRMRequired.subcode:
         answer = answer._replace(failure=f"{answer.failure} ({fault.code}: {_NOT_SEEN})")
-    if delivery.action in _CREATES and answer.code is not None and answer.code.partition(".")[0] not in _TEMPORARY:
+    if delivery.action in _CREATES and answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
+        why = f"{_to(about)}: answered what relates to another message, {answer.relates_to}"
+        return answer._replace(failure=why, said=None)
+    if delivery.action in _CREATES and _is_refusal(about, answer):
         return answer._replace(failure=None, said=Said(terms.rm, refusal=answer.failure))
     if answer.failure is None and expected is not None and not isinstance(said and said.response, expected):
         return answer._replace(failure=f"{_to(about)}: answered without {expected.__name__}")
-    reply = _reply_in(delivery, answer) if delivery.wants_reply else None
+    reply = _reply_in(delivery, about, answer) if delivery.wants_reply else None
     if reply is not None:
         # It has been taken, whether that is said with the reply or not.
         number = delivery.number
@@ -75,13 +95,33 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
     return answer._replace(left_alone=0.0) if is_request and fault.code in _GONE else answer
 
 
-def _reply_in(delivery: Delivery, answer: Posted) -> ServiceReply | None:
-    """The answer of an application to the request. A fault by which a stack says that it does not know what is in
-    its headers is none."""
+def _is_refusal(about: OutboundRecord, answer: Posted) -> bool:
+    """Whether there will be no sequence: a fault says so, or a bare 400 of a destination that cannot read an offer. Who
+    is not let in is told nothing of sequences."""
+    if is_not_let_in(answer):
+        return False
+    if not answer.code:
+        return answer.status == _BAD_REQUEST and bool(about.offered)
+    return _TEMPORARY.isdisjoint(answer.code.split("."))
+
+
+def is_not_let_in(answer: Posted) -> bool:
+    """Whether the credentials of this side are refused, not the message."""
+    return not _INSECURE.isdisjoint((answer.code or "").split(".")) or answer.status in _NO_ENTRY
+
+
+def _reply_in(delivery: Delivery, about: OutboundRecord, answer: Posted) -> ServiceReply | None:
+    """The answer of an application to the request. A fault is one only where it shows that the request has come, by an
+    acknowledgement, or without any by its RelatesTo: a gateway or a filter may have written it, and what lies behind a
+    request that has not come would never be delivered."""
     if answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
         return None
-    is_understood = answer.code is None or answer.code.partition(".")[0] not in _NOT_UNDERSTOOD
-    return answer.reply if is_understood else None
+    said = () if answer.said is None else answer.said.acknowledgements
+    ranges = [range_ for ack in said if ack.identifier == about.value.terms.identifier for range_ in ack.ranges]
+    if answer.code is None or any(lower <= delivery.number <= upper for lower, upper in ranges):
+        return answer.reply
+    is_about_it = answer.relates_to == delivery.message_id and not ranges
+    return answer.reply if is_about_it and _NOT_TAKEN.isdisjoint(answer.code.split(".")) else None
 
 
 def _to(about: OutboundRecord) -> str:
@@ -97,7 +137,7 @@ def ask(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> Sent:
         return Sent(None)
     terms, to = outbound.value.terms, outbound.endpoint
     versions = (terms.soap, terms.addressing, terms.rm)
-    body = create_sequence(*versions, to, terms.identifier, policy.max_expires, outbound.offered)
+    body = create_sequence(*versions, to, terms.identifier, policy.max_expires, outbound.offered or None)
     return send(tx, outbound, own_message(to, body, terms.soap))
 
 
@@ -123,11 +163,11 @@ def tend(tx: Transaction, policy: QueuePolicy) -> tuple[Claim, ...]:
 def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tuple[Claim, ...]:
     step_of(tx, outbound, Own.TIME_PASSED)  # S-TRM-008
     state = outbound.value.state
-    if state is OutboundState.CREATED and _dead(tx, outbound, channels.CHANNELS_NUMBERED) is not None:
-        close(tx, outbound)  # it has a gap for ever
+    if state is OutboundState.CREATED:
+        pass_gap(tx, outbound)
         state = outbound.value.state
     if state in (OutboundState.CREATING, OutboundState.CLOSING) and not _is_told(tx, outbound):
-        why = _dead(tx, outbound, channels.CHANNELS_BESIDE)
+        why = _dead(tx, outbound)
         if why is None:
             return (ask(tx, outbound, policy) if state is OutboundState.CREATING else tell_close(tx, outbound)).claims
         if state is OutboundState.CREATING:
@@ -150,9 +190,9 @@ def _is_told(tx: Transaction, outbound: OutboundRecord) -> bool:
     )
 
 
-def _dead(tx: Transaction, outbound: OutboundRecord, lanes: str) -> str | None:
-    """Why a message of it is a dead letter; ``None``: none is."""
-    for (lane,) in tx.execute(lanes, {"outbound": outbound.id}).fetchall():
+def _dead(tx: Transaction, outbound: OutboundRecord) -> str | None:
+    """Why what is said about it is a dead letter; ``None``: nothing is."""
+    for (lane,) in tx.execute(channels.CHANNELS_BESIDE, {"outbound": outbound.id}).fetchall():
         found = tx.execute(channels.DEAD_IN, {"lane": lane}).fetchone()
         if found is not None:
             return found[1] or "it was sent as often as resend says"

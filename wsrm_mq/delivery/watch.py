@@ -31,7 +31,7 @@ from wsrm_mq.store.transaction import Transaction
 POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
 """Sequences taken or ended in one turn, each in one transaction."""
-BURIED: Final = 500
+BURIED: Final = 100
 """Entries moved to the dead letters in one turn."""
 _NUDGE_SECONDS: Final = 0.05
 

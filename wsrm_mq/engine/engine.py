@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from wsrm_mq.delivery.acknowledging import Acknowledging
     from wsrm_mq.delivery.hanging import Patient
     from wsrm_mq.delivery.posted import Post
+    from wsrm_mq.delivery.posting import Written
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
@@ -101,16 +102,19 @@ class Engine:
         hold_timeout: int | None = None,
         on_open: Callable[[Store], None] | None = None,
         patience: Callable[..., Patient] | None = None,
+        written: Written | None = None,
     ) -> None:
         """``on_open`` is called with the store before anything is delivered, and may refuse it by an error.
         ``poster`` makes the poster of this process; ``None``: nothing leaves in requests of its own. ``patience``
-        makes a ``Patient`` of it, which has another way with hosts that do not answer.
+        makes a ``Patient`` of it, which has another way with hosts that do not answer. ``written``: writes what leaves
+        otherwise than it is stored.
         ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
         self._hold_timeout = hold_timeout
         self._on_open = on_open
         self._prunes = prunes
         self._poster = poster
         self._patience = patience
+        self._written = written
         self.where = where
         self._serving = serving
         self._call = call
@@ -190,6 +194,7 @@ class Engine:
 
     def _start(self) -> None:
         tracing.look()
+        poster = None if self._poster is None else self._poster()  # it may raise
         self.events.start()
         store = Store(
             self.where,
@@ -202,17 +207,17 @@ class Engine:
         call, self.acknowledging = self._call, None
         left_alone: MaySend = may_send
         send_threads = 1
-        if self._poster is not None:
+        if poster is not None:
             from wsrm_mq.delivery import hanging
             from wsrm_mq.delivery.acknowledging import Acknowledging
             from wsrm_mq.delivery.posting import Posting, has_taken
 
             send_threads = hanging.SENDING
             make = self._patience or hanging.Patient
-            post = make(self._poster(), knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
+            post = make(poster, knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
             left_alone = post.left_alone
             hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
-            call = Posting(store, post, hearing, call)
+            call = Posting(store, post, hearing, call, self._written)
             self.acknowledging = Acknowledging(store, post, hearing, self._policy_of, self.events)
         self._gate = Gate(call, self.runs_here)
         self.duty = Duty()
@@ -231,7 +236,8 @@ class Engine:
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         self.watch = self._watching(store, dispatcher, waiters)
-        self.janitor = Janitor(store, self._policy_of, self.events, prunes=self._prunes)
+        prunes = self._prunes and not self._serving.is_of_node
+        self.janitor = Janitor(store, self._policy_of, self.events, prunes=prunes)
         self._pid = os.getpid()
         try:
             if self._on_open is not None:

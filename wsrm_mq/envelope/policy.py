@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lxml import etree
 
-from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, parsed, wsdl_name
+from wsrm_mq.envelope.wsdl import SOAP_BINDINGS, wsdl_name
 from wsrm_mq.sequence.terms import DeliveryAssurance
-from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, WSRM_1_0, WSRM_1_1, RMVersion
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE
 
-_WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
+WSP_2004: Final = "http://schemas.xmlsoap.org/ws/2004/09/policy"
 """WS-Policy 1.2, which clients of 2005 know, and those of today too."""
-_WSP_1_5: Final = "http://www.w3.org/ns/ws-policy"
+WSP_1_5: Final = "http://www.w3.org/ns/ws-policy"
 _WSU: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-utility-1.0.xsd"
-_WSAM: Final = "http://www.w3.org/2007/05/addressing/metadata"
-_RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
-_RMP_1_1: Final = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
+WSAM: Final = "http://www.w3.org/2007/05/addressing/metadata"
+RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"
+RMP_1_1: Final = "http://docs.oasis-open.org/ws-rx/wsrmp/200702"
 _NETRMP: Final = "http://schemas.microsoft.com/ws-rx/wsrmp/200702"
 _HTTP: Final = frozenset(("http://schemas.xmlsoap.org/soap/http", "http://www.w3.org/2003/05/soap/bindings/HTTP/"))
 """Transports that a SOAP binding over HTTP names."""
@@ -32,10 +32,8 @@ _ASSURANCES: Final = {
     DeliveryAssurance.AT_LEAST_ONCE: "AtLeastOnce",
     DeliveryAssurance.AT_MOST_ONCE: "AtMostOnce",
 }
-_DIGITS: Final = 8
-"""A time of so many digits is hours, so it is not one that was meant."""
 _ID: Final = "ReliableMessaging"
-_NAMES: Final = (f"{{{_WSU}}}Id", "{http://www.w3.org/XML/1998/namespace}id")
+NAMES: Final = (f"{{{_WSU}}}Id", "{http://www.w3.org/XML/1998/namespace}id")
 """Attributes that name an element for a reference (WS-Policy 1.5, 4.2)."""
 
 
@@ -54,9 +52,9 @@ def announce(root: Any, announcement: Announcement) -> bool:
     """Attach a policy to every SOAP-over-HTTP binding of the document ``root``, beside those that it has. Answers
     whether there was something to do: a document that speaks of WS-RM by itself stays as it is."""
     bindings = [binding for binding in root.iterchildren(wsdl_name("binding")) if _is_soap_over_http(binding)]
-    if not bindings or any(root.find(f".//{{{rmp}}}RMAssertion") is not None for rmp in (_RMP_1_0, _RMP_1_1)):
+    if not bindings or any(root.find(f".//{{{rmp}}}RMAssertion") is not None for rmp in (RMP_1_0, RMP_1_1)):
         return False
-    wsp = _WSP_1_5 if next(root.iter(f"{{{_WSP_1_5}}}*"), None) is not None else _WSP_2004
+    wsp = WSP_1_5 if next(root.iter(f"{{{WSP_1_5}}}*"), None) is not None else WSP_2004
     name = _free_name(root)
     _put_first(root, _policy(wsp, name, announcement))
     for binding in bindings:
@@ -73,7 +71,7 @@ def _is_soap_over_http(binding: Any) -> bool:
 
 
 def _free_name(root: Any) -> str:
-    taken = {element.get(name) for element in root.iter(etree.Element) for name in _NAMES}
+    taken = {element.get(name) for element in root.iter(etree.Element) for name in NAMES}
     numbered = (f"{_ID}{count or ''}" for count in range(len(taken) + 1))
     return next(name for name in numbered if name not in taken)
 
@@ -85,12 +83,12 @@ def _put_first(parent: Any, element: Any) -> None:
 
 
 def _policy(wsp: str, name: str, announcement: Announcement) -> Any:
-    namespaces = {"wsp": wsp, "wsu": _WSU, "wsam": _WSAM}
+    namespaces = {"wsp": wsp, "wsu": _WSU, "wsam": WSAM}
     policy = etree.Element(f"{{{wsp}}}Policy", {f"{{{_WSU}}}Id": name}, namespaces)
     alternatives = etree.SubElement(policy, f"{{{wsp}}}ExactlyOne")
     for assertions in (_of_1_1(wsp, announcement), _of_1_0(announcement)):
         alternative = etree.SubElement(alternatives, f"{{{wsp}}}All")
-        addressing = etree.SubElement(alternative, f"{{{_WSAM}}}Addressing")
+        addressing = etree.SubElement(alternative, f"{{{WSAM}}}Addressing")
         etree.SubElement(addressing, f"{{{wsp}}}Policy")
         alternative.extend(assertions)
     if not announcement.is_required:
@@ -100,13 +98,13 @@ def _policy(wsp: str, name: str, announcement: Announcement) -> Any:
 
 def _of_1_1(wsp: str, announcement: Announcement) -> Iterator[Any]:
     """RM 1.1 and 1.2."""
-    assertion = etree.Element(f"{{{_RMP_1_1}}}RMAssertion", nsmap={"wsrmp": _RMP_1_1})
+    assertion = etree.Element(f"{{{RMP_1_1}}}RMAssertion", nsmap={"wsrmp": RMP_1_1})
     parameters = etree.SubElement(assertion, f"{{{wsp}}}Policy")
-    assurance = etree.SubElement(parameters, f"{{{_RMP_1_1}}}DeliveryAssurance")
+    assurance = etree.SubElement(parameters, f"{{{RMP_1_1}}}DeliveryAssurance")
     assured = etree.SubElement(assurance, f"{{{wsp}}}Policy")
-    etree.SubElement(assured, f"{{{_RMP_1_1}}}{_ASSURANCES[announcement.assurance]}")
+    etree.SubElement(assured, f"{{{RMP_1_1}}}{_ASSURANCES[announcement.assurance]}")
     if announcement.is_ordered:
-        etree.SubElement(assured, f"{{{_RMP_1_1}}}InOrder")
+        etree.SubElement(assured, f"{{{RMP_1_1}}}InOrder")
     if announcement.inactivity is not None:
         assertion.append(_milliseconds("netrmp", _NETRMP, announcement.inactivity))
     yield assertion
@@ -116,45 +114,11 @@ def _of_1_1(wsp: str, announcement: Announcement) -> Iterator[Any]:
 
 
 def _of_1_0(announcement: Announcement) -> Iterator[Any]:
-    assertion = etree.Element(f"{{{_RMP_1_0}}}RMAssertion", nsmap={"wsrm10p": _RMP_1_0})
+    assertion = etree.Element(f"{{{RMP_1_0}}}RMAssertion", nsmap={"wsrm10p": RMP_1_0})
     if announcement.inactivity is not None:
-        assertion.append(_milliseconds("wsrm10p", _RMP_1_0, announcement.inactivity))
+        assertion.append(_milliseconds("wsrm10p", RMP_1_0, announcement.inactivity))
     yield assertion
 
 
 def _milliseconds(prefix: str, namespace: str, inactivity: int) -> Any:
     return etree.Element(f"{{{namespace}}}InactivityTimeout", {"Milliseconds": str(inactivity)}, {prefix: namespace})
-
-
-class Asserted(NamedTuple):
-    """The RMAssertions of a WSDL: the version to speak, and the timing that 1.0 states with its own. Times in ms;
-    ``None``: none is stated."""
-
-    rm: RMVersion = WSRM_1_1
-    retransmission: int | None = None
-    acknowledgement: int | None = None
-    is_exponential: bool = False
-
-
-def asserted(document: bytes) -> Asserted:
-    """Read the policies of a WSDL. Of alternatives in several versions the newest is taken, whether it is optional or
-    not (POL-007, POL-012); 1.1 where there is none, or no WSDL 1.1."""
-    try:
-        root = parsed(document)
-    except ValueError:
-        return Asserted()
-    found = root.find(f".//{{{_RMP_1_0}}}RMAssertion")
-    if found is None or root.find(f".//{{{_RMP_1_1}}}RMAssertion") is not None:
-        return Asserted()
-    return Asserted(
-        WSRM_1_0,
-        _stated(found, "BaseRetransmissionInterval"),
-        _stated(found, "AcknowledgementInterval"),
-        found.find(f".//{{{_RMP_1_0}}}ExponentialBackoff") is not None,
-    )
-
-
-def _stated(assertion: Any, local: str) -> int | None:
-    element = assertion.find(f".//{{{_RMP_1_0}}}{local}")
-    said = "" if element is None else element.get("Milliseconds", "").strip()
-    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS else None

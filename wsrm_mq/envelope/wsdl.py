@@ -112,6 +112,35 @@ def written(root: Any) -> bytes:
     return document
 
 
+def imports_in(document: bytes) -> list[str]:
+    """The addresses of the documents that a WSDL imports, as they stand there."""
+    try:
+        root = parsed(document)
+    except ValueError:
+        return []
+    return [one.get("location") for one in root.iterchildren(wsdl_name("import")) if one.get("location")]
+
+
+def input_names(document: bytes) -> dict[tuple[str, str], str]:
+    """The names of inputs that a WSDL gives: ``{namespace}portType`` and operation → name."""
+    try:
+        root = parsed(document)
+    except ValueError:
+        return {}
+    return {
+        (f"{{{root.get('targetNamespace', '')}}}{owner.get('name')}", operation.get("name")): received.get("name")
+        for owner, operation in _operations(root, "portType")
+        for received in operation.iterchildren(wsdl_name("input"))
+        if received.get("name")
+    }
+
+
+def default_action(namespace: str, port_type: str, input_name: str) -> str:
+    """The action of an input that states none (WS-Addressing 1.0, Metadata, 4.4.4)."""
+    delimiter = ":" if namespace.lower().startswith("urn:") else "/"
+    return delimiter.join((namespace.removesuffix(delimiter), port_type, input_name))
+
+
 def wsdl_name(local: str) -> str:
     """The name of an element of WSDL 1.1, as lxml has it."""
     return f"{{{_WSDL}}}{local}"
@@ -137,7 +166,7 @@ def _named(root: Any) -> Iterator[tuple[tuple[str, str], Any, set[str]]]:
     actions of its input. The document is gone through once for each kind of part, since strangers may ask for it."""
     elements, bound_names = defaultdict[str, set[str]](set), defaultdict[tuple[str, str], set[str]](set)
     for part in root.iterfind(f"{wsdl_name('message')}/{wsdl_name('part')}[@element]"):
-        elements[part.getparent().get("name")].add(_expanded(part, part.get("element")))
+        elements[part.getparent().get("name")].add(expanded(part, part.get("element")))
     for binding, bound in _operations(root, "binding"):
         names = bound_names[_port_type_of(binding), bound.get("name")]
         for namespace in SOAP_BINDINGS:
@@ -152,7 +181,8 @@ def _named(root: Any) -> Iterator[tuple[tuple[str, str], Any, set[str]]]:
             yield key, operation, (actions | elements[_local(received.get("message"))] | bound_names[key]) - {None, ""}
 
 
-def _expanded(element: Any, name: str) -> str:
+def expanded(element: Any, name: str) -> str:
+    """The name ``prefix:local`` that stands in an attribute of ``element``, as ``{namespace}local``."""
     prefix, _, local = name.rpartition(":")
     return f"{{{element.nsmap.get(prefix or None, '')}}}{local}"
 

@@ -296,6 +296,13 @@ EVENTS: Final = {
         "The queue server of a client cannot be reached, or does not answer; it is tried again",
     ),
     "server.back": _logged(INFO, "address", "The queue server of a client answers again"),
+    "source.away": _reported(
+        WARNING,
+        "host since error",
+        "A host that requests go to cannot be reached, or answers that it takes nothing now. They wait, and it is "
+        "tried again; told again every ten minutes while it lasts",
+    ),
+    "source.back": _logged(INFO, "host seconds", "A host that was away for so many seconds answers again"),
     "source.refused": _reported(
         ERROR,
         "reason",
@@ -319,6 +326,16 @@ EVENTS: Final = {
         "The calls that wait in a program's own database cannot be moved into the store of its RM Source now; they "
         "stay there, and are moved later, in their order",
     ),
+    "route.away": _reported(
+        WARNING,
+        "address error",
+        "A next node does not answer, or not as nodes do: what waits for it stays, or goes by another route",
+    ),
+    "route.back": _reported(INFO, "address", "A next node answers again"),
+    "route.moved": _reported(
+        WARNING, "reason", "What waited for a next node goes by another route; where there is none it is a dead letter"
+    ),
+    "route.broken": _reported(ERROR, "error", "What other nodes have handed over cannot be placed now; it stays"),
     "outbox.waits": _logged(
         WARNING, "error", "What is in an outbox cannot be sent now; it stays there and is sent again, in its order"
     ),
@@ -448,5 +465,6 @@ FROM_LEDGER: Final = {
     "sequence_refused": "source.refused",
     "carried_on": "source.carried_on",
     "requests_in_doubt": "source.in_doubt",
+    "rerouted": "route.moved",
 }
 """The event that is told of a row of the ledger once it is committed, by the event of the row."""

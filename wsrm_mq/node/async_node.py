@@ -4,25 +4,26 @@ what the store is asked takes one for a moment."""
 from __future__ import annotations
 
 import asyncio
-import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import update_wrapper
 from inspect import isawaitable
 from itertools import islice
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
 
-from wsrm_mq.errors import LeaseLost, SubscriptionClosed
+from wsrm_mq.errors import KeeperGone, LeaseLost, SubscriptionClosed, WSRMError
 from wsrm_mq.events.inert import as_error
-from wsrm_mq.node import connect
 from wsrm_mq.node.consuming import Received
 from wsrm_mq.node.dead_letters import DeadLetters
+from wsrm_mq.node.express import WAIT_SECONDS
 from wsrm_mq.node.journals import Journal
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.node import Node
 from wsrm_mq.node.subscribing import callable_of
-from wsrm_mq.node.subscription import Subscription
+from wsrm_mq.node.subscription import CATCH_UP_SECONDS, Subscription
 from wsrm_mq.node.transactions import Transaction
 from wsrm_mq.queue.policies import QueuePolicy
 from wsrm_mq.queue.settling import Settlement
@@ -44,6 +45,34 @@ def awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
         return done
 
     return update_wrapper(call, method)
+
+
+async def owned(call: Callable[[], R], undo: Callable[[R], object]) -> R:
+    """The result of ``call``, which a thread runs. Where the task that awaits it is cancelled meanwhile, ``undo``
+    is called with it, by a thread too: it would be leased, or open, without a user."""
+    lock, is_left, brought = threading.Lock(), False, list[R]()
+
+    def undone(result: R) -> None:
+        with suppress(WSRMError):  # the store is closed, and what was leased went back by that
+            Context().run(undo, result)
+
+    def run() -> R:
+        result = call()
+        with lock:
+            if not is_left:
+                brought.append(result)
+        if is_left:
+            undone(result)
+        return result
+
+    try:
+        return await asyncio.get_running_loop().run_in_executor(None, copy_context().run, run)
+    except asyncio.CancelledError:
+        with lock:
+            is_left = True
+        for result in brought:
+            threading.Thread(target=undone, args=[result]).start()
+        raise
 
 
 class AsyncMessage:
@@ -104,18 +133,38 @@ class AsyncSubscription:
         return AsyncMessage(await self._take())
 
     async def _take(self) -> Message:
+        while True:
+            if (message := await self._taken(None)) is not None:
+                return message
+
+    async def _taken(self, timeout: float | None) -> Message | None:
+        """See ``Subscription.take``. Cancelled, it leaves nothing with the one who has gone."""
         if (ahead := self.inner.ahead()) is not None:
             return ahead
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             woken, wake = wakeup()
             message = self.inner.hand_over(wake)
-            if message is not None and message.redelivered:
-                await self._send_before()
             if message is not None:
+                if message.redelivered:
+                    await self._sent_before(message)
                 return message
             self.inner.ask()
-            await woken
-            self.inner.unwait(wake)
+            left = None if deadline is None else deadline - time.monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    await woken
+            except TimeoutError:
+                return None
+            finally:
+                self.inner.unwait(wake)
+
+    async def _sent_before(self, message: Message) -> None:
+        try:
+            await self._send_before()
+        except BaseException:
+            self.inner.keep_ahead(message)
+            raise
 
     async def _send_before(self) -> None:
         """See ``Subscription``."""
@@ -131,9 +180,20 @@ class AsyncSubscription:
         last, self._current = self._current, None
         if last is not None:
             self.inner.acknowledge(last)
-        missed = await asyncio.to_thread(self.inner.catch_up)
-        while (message := await asyncio.to_thread(next, missed, None)) is not None:
-            yield AsyncMessage(message)
+        missed = await asyncio.to_thread(self.inner.last_missed)
+        while True:
+            message = await self._taken(0)
+            if message is None or message.position > missed:
+                if message is not None:
+                    self.inner.keep_ahead(message)
+                if not await asyncio.to_thread(self.inner.is_behind, missed):
+                    return
+                message = await self._taken(CATCH_UP_SECONDS)
+            if message is not None:
+                self._current = message
+                yield AsyncMessage(message)
+                last, self._current = self._current, None
+                self.inner.acknowledge(last)
 
     replace = awaited(Subscription.replace)
     close = awaited(Subscription.close)
@@ -161,8 +221,11 @@ class AsyncConsumer:
 
     async def stop(self) -> None:
         """Begin no other message, wait for those that were begun, and close the subscription. Raises what has ended a
-        task of it."""
+        task of it. Awaited by its own function it waits for none, and the last task that is through closes the
+        subscription."""
         self._finish("its consumer's `stop`")
+        if asyncio.current_task() in self._tasks:
+            return
         try:
             await asyncio.gather(*self._tasks)
         finally:
@@ -184,7 +247,7 @@ class AsyncConsumer:
             raise
         finally:
             self._running -= 1
-            if not self._running and self.error is not None:
+            if not self._running:
                 await self.subscription.close()
 
     async def _handle_all(self) -> None:
@@ -200,8 +263,10 @@ class AsyncConsumer:
                 if isawaitable(done):
                     await done
             except Exception as error:
-                with suppress(LeaseLost):  # it is delivered again in any case
+                try:
                     await message.nack(error)
+                except LeaseLost:  # it is delivered again in any case
+                    self.subscription.inner.flow.late()
             else:
                 self.subscription.inner.acknowledge(message.inner)
 
@@ -271,6 +336,9 @@ class AsyncNode:
     purge = awaited(Node.purge)
     stats = awaited(Node.stats)
     peek = awaited(Node.peek)
+    positions = awaited(Node.positions)
+    offers = awaited(Node.offers)
+    queues = awaited(Node.queues)
     get = awaited(Node.get)
     bind = awaited(Node.bind)
     unbind = awaited(Node.unbind)
@@ -284,6 +352,9 @@ class AsyncNode:
     received = awaited(Node.received)
     settle = awaited(Node.settle)
     recover_express = awaited(Node.recover_express)
+    route = awaited(Node.route)
+    unroute = awaited(Node.unroute)
+    routes = awaited(Node.routes)
 
     async def declare(self, queue: str, **options: Any) -> QueuePolicy:
         """See ``Node.declare``."""
@@ -300,6 +371,10 @@ class AsyncNode:
     def transaction(self) -> AsyncTransaction:
         """See ``Node.transaction``."""
         return AsyncTransaction(self.inner)
+
+    async def mirror(self, queue: str, *, of: str) -> Any:
+        """See ``Node.mirror``."""
+        return (await asyncio.to_thread(self.inner.mirror, queue, of=of)).awaited()
 
     async def dead(self, queue: str) -> AsyncDeadLetters:
         """See ``Node.dead``."""
@@ -323,10 +398,23 @@ class AsyncNode:
     async def put(self, queue: str, body: object, *, wait: bool = True, **options: Any) -> int | asyncio.Future[int]:
         """See ``Node.put``. Puts that are awaited together share a commit; where there is no room it waits for none.
         Without ``wait`` it answers a confirmation, which is awaited for the position."""
-        if wait and (self.inner.in_transaction or options.get("gone") == "wait"):
+        if wait and self.inner.in_transaction:
             return await asyncio.to_thread(lambda: self.inner.put(queue, body, **options))
+        if wait and options.get("gone") == "wait":
+            return await self._put_when_kept(queue, body, **{**options, "gone": "raise"})
         confirmation = asyncio.wrap_future(self.inner.put(queue, body, wait=False, **options))
         return await confirmation if wait else confirmation
+
+    async def _put_when_kept(self, queue: str, body: object, *, timeout: float | None = None, **options: Any) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return await asyncio.wrap_future(self.inner.put(queue, body, wait=False, **options))
+            except KeeperGone:
+                left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - time.monotonic())
+                if left <= 0:
+                    raise
+            await asyncio.sleep(left)
 
     async def receive(
         self, queue: str | Sequence[str], max: int = 1, *, wait: float = 0.0, **options: Any
@@ -336,7 +424,7 @@ class AsyncNode:
         while True:
             woken, wake = wakeup()
             self.inner.doorbell.when_rung(wake)
-            found: Received = await asyncio.to_thread(self.inner.receive, queue, max, **options)
+            found: Received = await owned(lambda: self.inner.receive(queue, max, **options), self.inner.hand_back)
             left = deadline - time.monotonic()
             if found or left <= 0:
                 return [AsyncMessage(one) for one in found]
@@ -346,7 +434,7 @@ class AsyncNode:
 
     async def subscribe(self, queue: str | Sequence[str] = (), **options: Any) -> AsyncSubscription:
         """See ``Node.subscribe``."""
-        return AsyncSubscription(await asyncio.to_thread(self.inner.subscribe, queue, **options))
+        return AsyncSubscription(await owned(lambda: self.inner.subscribe(queue, **options), _close))
 
     async def consume(
         self,
@@ -359,13 +447,12 @@ class AsyncNode:
         """Have ``function`` awaited with each message, in ``tasks`` tasks. See ``Node.consume``."""
         called = callable_of(function)
         granted = {"max_backlog": tasks, **options, "is_parallel": True}
-        subscription = await asyncio.to_thread(self.inner.subscribe, queue, **granted)
+        subscription = await owned(lambda: self.inner.subscribe(queue, **granted), _close)
         return AsyncConsumer(AsyncSubscription(subscription), called, tasks)
 
 
-async def connect_async(where: str | os.PathLike[str], name: str | None = None, **options: Any) -> AsyncNode:
-    """``connect`` for a program of asyncio."""
-    return AsyncNode(await asyncio.to_thread(lambda: connect(where, name, **options)))
+def _close(subscription: Subscription) -> None:
+    subscription.close(by="the cancellation of the call that began it,")
 
 
 def wakeup() -> tuple[asyncio.Future[None], Callable[[], None]]:

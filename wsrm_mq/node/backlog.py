@@ -9,9 +9,10 @@ from typing import Generic, Protocol, TypeVar
 
 class Leased(Protocol):
     """``leased_until``: ms of the clock of leases; ``None``: the lease lasts until its holder goes. ``lane``: key of
-    its ordered group."""
+    its ordered group. ``is_renewed``: it is no longer as long as at first."""
 
     leased_until: int | None
+    is_renewed: bool
 
     @property
     def position(self) -> int: ...
@@ -47,6 +48,11 @@ class Backlog(Generic[T]):
         return bool(self._waiting)
 
     @property
+    def waiting(self) -> list[T]:
+        """The messages that wait to be handed over."""
+        return list(self._waiting)
+
+    @property
     def next(self) -> T | None:
         """The first of those that wait."""
         return self._waiting[0] if self._waiting else None
@@ -54,7 +60,7 @@ class Backlog(Generic[T]):
     def arrive(self, messages: Iterable[T]) -> None:
         self._waiting.extend(messages)
 
-    def hand_over(self, now: int, busy: Collection[int] = ()) -> T | None:
+    def hand_over(self, now: int, busy: Collection[int | None] = ()) -> T | None:
         """The next message whose lease lasts and whose group is not ``busy``. Those whose lease is over are dropped:
         others may have them."""
         if any(one.leased_until is not None and one.leased_until <= now for one in self._waiting):
@@ -65,6 +71,12 @@ class Backlog(Generic[T]):
                 self._handed[message.position] = message
                 return message
         return None
+
+    def hand_over_all(self) -> list[T]:
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._handed.update((message.position, message) for message in waiting)
+        return waiting
 
     def handed(self, position: int) -> T | None:
         """The message at ``position``, if the consumer has it."""
@@ -91,27 +103,35 @@ class Backlog(Generic[T]):
             given_back = lane, fence
             self._waiting = deque(one for one in self._waiting if (one.lane, one.fence) != given_back)
 
-    def forget_ended(self, now: int) -> None:
-        """The consumer has no longer what it did not settle within its lease."""
+    def forget_ended(self, now: int) -> list[T]:
+        """The consumer has no longer what it did not settle within its lease: answers that."""
         over = [at for at, one in self._handed.items() if one.leased_until is not None and one.leased_until <= now]
-        for position in over:
-            del self._handed[position]
+        return [self._handed.pop(position) for position in over]
 
-    @property
-    def renewed_at(self) -> int | None:
-        """When leases of what waits are to be renewed: half of the first is over then. ``None``: none is to be."""
-        if self._lease is None:
-            return None
-        ends = (message.leased_until for message in self._waiting if message.leased_until is not None)
-        first = min(ends, default=None)
-        return None if first is None else first - self._lease // 2
+    def renewed_at(self, but: Collection[int | None] = ()) -> int | None:
+        """When leases of what waits are to be renewed: half of the first is over then. ``None``: none is to be.
+        ``but``: of no message of these groups."""
+        first = min((until for until, _message in self._ends(but)), default=None)
+        return None if first is None or self._lease is None else first - self._lease // 2
 
-    def to_renew(self, now: int) -> list[T]:
+    def to_renew(self, now: int, but: Collection[int | None] = ()) -> list[T]:
         """The messages that wait and whose lease is half over."""
+        half = (self._lease or 0) // 2
+        return [message for until, message in self._ends(but) if until - half <= now]
+
+    def _ends(self, but: Collection[int | None]) -> list[tuple[int, T]]:
         if self._lease is None:
             return []
-        half = self._lease // 2
-        return [one for one in self._waiting if one.leased_until is not None and one.leased_until - half <= now]
+        waiting = (one for one in self._waiting if one.lane not in but)
+        return [(one.leased_until, one) for one in waiting if one.leased_until is not None]
+
+    def renewed(self, message: T, until: int | None) -> None:
+        """The lease of a message lasts until then; so does that of what was leased with it of its ordered group."""
+        message.leased_until, message.is_renewed = until, True
+        if message.lane is not None:
+            for one in (*self._waiting, *self._handed.values()):
+                if (one.lane, one.fence) == (message.lane, message.fence):
+                    one.leased_until, one.is_renewed = until, True
 
     def leave(self) -> tuple[list[T], list[T]]:
         """Empty the backlog; answers the messages that waited, and those that the consumer has."""

@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from wsrm_mq.errors import KeeperGone, StoreError, UnknownQueue
 from wsrm_mq.node.message import Message
-from wsrm_mq.queue import browsing, declaring, keeping, recording
+from wsrm_mq.queue import browsing, declaring, hopping, keeping, recording
+from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.keeping import Keeper
 from wsrm_mq.queue.leasing import Request
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, as_values
@@ -115,10 +117,10 @@ class Express:
 
     # putting
 
-    def place_of(self, queue: str, *, waits: bool, timeout: float | None) -> Kept:
-        """The place into which express messages of a queue are put. Where none keeps them, this process does from now
-        on, unless the queue was declared as express by a process that is gone: then it waits, up to ``timeout``
-        seconds, until one declares it again, or raises ``KeeperGone``."""
+    def place_of(self, queue: str, *, waits: bool, timeout: float | None) -> Place:
+        """The place into which express messages of a queue are put: the node itself where that is elsewhere. Where none
+        keeps them, this process does from now on, unless the queue was declared as express by a process that is gone:
+        then it waits, up to ``timeout`` seconds, until one declares it again, or raises ``KeeperGone``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             rings = self._node.doorbell.rings
@@ -127,6 +129,8 @@ class Express:
             if place is not None:
                 return place
             policy = self._policy(queue)
+            if policy is None:
+                return cast("Place", self._node)
             if policy.durability != "express":
                 return self.keep(queue, policy)
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - time.monotonic())
@@ -134,10 +138,13 @@ class Express:
                 raise KeeperGone(f"The process that kept the express messages of {queue} is gone, and they with it.")
             self._node.doorbell.wait(rings, left)
 
-    def _policy(self, queue: str) -> QueuePolicy:
-        with self._node.store.reader() as db, suppress(UnknownQueue):
-            return declaring.read(db, queue).policy
-        return DEFAULT
+    def _policy(self, queue: str) -> QueuePolicy | None:
+        """``None``: a route leads to the queue."""
+        with self._node.store.reader() as db:
+            try:
+                return declaring.read(db, queue).policy
+            except UnknownQueue:
+                return None if hopping.way(db, queue) is not None else DEFAULT
 
     def declared(self, queue: str, policy: QueuePolicy) -> None:
         """A queue was declared: this process keeps its express messages if it says so and no other one does, and where
@@ -195,6 +202,16 @@ class Express:
             with own.place.store.reader() as db:
                 kept = [one.policy.memory_limit for one in browsing.every(db) if one.is_declared]
             own.database.limit_memory(sum(kept))
+
+    def delete(self, queue: str, *, if_empty: bool = False, force: bool = False) -> Cleared:
+        """Delete a queue where its express messages are, if their keeper answers."""
+        with suppress(KeeperGone):
+            for place, _names in self.places([queue]):
+                purged = place.delete(queue, if_empty=if_empty, force=force)
+                self._node.call(partial(keeping.forget, name=queue))
+                self._is_stale = True
+                return purged
+        return Cleared(0)
 
     # the watch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ class Held:
     leased_until: int | None
     lane: int | None
     is_acknowledged: bool = False
+    handed_at: int = 0
+    """When its consumer got it, by the same clock."""
+    is_renewed: bool = False
+    """It lasts longer than it did when the message came."""
 
     @property
     def position(self) -> int:
@@ -58,6 +63,8 @@ class Flow:
         self.granted = granted
         self.wanted = wanted
         self.is_open = True
+        self.is_paused = False
+        """It leases nothing and hands nothing over."""
         self.beside: tuple[Flow, ...] = ()
         """Flows of the same consumer from other stores: together they have as much as was granted, but each has room
         for one message, so that all can tell which comes first."""
@@ -67,8 +74,8 @@ class Flow:
         self._events = events
         self._backlog: Backlog[Held] = Backlog(granted.backlog, granted.lease)
         self._batch = batch
-        self._busy: dict[int, int] = {}
-        """The messages of groups that are being handled, whatever became of their leases: position → group."""
+        self._busy: dict[int, Held] = {}
+        """The messages of groups that are being handled, whatever became of their leases, by their positions."""
         self._is_parallel = is_parallel
         self._error: BaseException | None = None
         self.closed_by: str | None = None
@@ -88,7 +95,7 @@ class Flow:
     @property
     def load(self) -> Load:
         unsettled, granted = self._backlog.unsettled, self.granted.backlog
-        if not self.is_attended:
+        if self.is_paused or not self.is_attended:
             return Load(granted, granted)
         if not self.beside:
             return Load(unsettled, granted)
@@ -113,16 +120,34 @@ class Flow:
     def due_at(self) -> int | None:
         """When the next acknowledgements or renewals are due, ms."""
         with self._lock:
-            renewed_at = self._backlog.renewed_at if self.is_attended else None
-            return min((at for at in (self._batch.due_at, renewed_at) if at is not None), default=None)
+            renewed_at = self._backlog.renewed_at(self._stuck()) if self.is_attended else None
+            return min((at for at in (self._batch.due_at, renewed_at, self._left_at) if at is not None), default=None)
+
+    @property
+    def _left_at(self) -> int | None:
+        """When what waits is left by its consumer, unless that comes before: see ``is_attended``. ``None``: never."""
+        lease = self.granted.lease
+        if lease is None or self._waiters or not self._backlog.has_next:
+            return None
+        left_at = self._came_at + lease
+        return left_at if left_at > self._clock() or self._loose() else None
+
+    def _loose(self) -> list[Held]:
+        """The messages in no group that wait; a barrier message is leased by none."""
+        return [one for one in self._backlog.waiting if one.lane is None and not one.message.is_barrier]
 
     def needs(self, now: int) -> bool:
         """There is something to send or to ask for."""
         with self._lock:
-            self._backlog.forget_ended(now)
-            due = self._backlog.renewed_at
+            self._forget_ended(now)
+            due = self._backlog.renewed_at(self._stuck())
             wants = self.load.room > 0 or self.is_starved or (due is not None and due <= now)
-            return self._batch.is_due(now) or (self.is_open and self.is_attended and wants)
+            is_left = self._left_at is not None and self._left_at <= now
+            return self._batch.is_due(now) or (self.is_open and (is_left or (self.is_attended and wants)))
+
+    def _forget_ended(self, now: int) -> None:
+        for one in self._backlog.forget_ended(now):
+            one.message.lost = True
 
     # the consumer
 
@@ -131,7 +156,10 @@ class Flow:
         Raises the error that ended the flow, and ``SubscriptionClosed``."""
         with self._lock:
             self._came_at = self._clock()
-            held = self._backlog.hand_over(self._came_at, self._busy.values()) if self.is_open else None
+            self._forget_ended(self._came_at)
+            busy = {one.lane for one in self._busy.values()}
+            is_on = self.is_open and not self.is_paused
+            held = self._backlog.hand_over(self._came_at, busy) if is_on else None
             if held is None:
                 self.check_open()
                 if waiter is not None:
@@ -140,8 +168,21 @@ class Flow:
             if held.message.is_barrier:
                 self._backlog.settled(held.position)
             if self._is_parallel and held.lane is not None:
-                self._busy[held.position] = held.lane
+                self._busy[held.position] = held
+                held.handed_at = self._came_at
+            if held.is_renewed and held.leased_until is not None:
+                held.message.leased_until = time.time() + (held.leased_until - self._came_at) / 1000
             return held.message
+
+    def recall(self) -> list[Message]:
+        """The messages that wait for their turn, but for barriers, as if they were handed over: they are to go back."""
+        with self._lock:
+            held = self._backlog.hand_over_all()
+            barriers = [one for one in held if one.message.is_barrier]
+            for one in barriers:
+                self._backlog.settled(one.position)
+            self._backlog.arrive(barriers)
+            return [one.message for one in held if not one.message.is_barrier]
 
     def check_open(self) -> None:
         """Raises the error that ended the flow, and ``SubscriptionClosed``."""
@@ -159,8 +200,8 @@ class Flow:
             self._waiters.remove(waiter)
 
     def acknowledge(self, message: Message) -> bool:
-        """Put the acknowledgement of a message into the batch; answers whether that is due. Of one that is not here it
-        is nothing."""
+        """Put the acknowledgement of a message into the batch; answers whether that is due. Of one that was settled it
+        is nothing, and of one whose lease has ended it is told as late."""
         with self._lock:
             waiters, is_due = self._is_free(message), False
             held = self._held(message)
@@ -170,6 +211,8 @@ class Flow:
                 self._batch.add(held, now)
                 is_due = self._batch.is_due(now) or self.is_starved
         _call(waiters)
+        if held is None and message.lost:
+            self.late()
         return is_due
 
     def handed_over(self) -> list[int]:
@@ -180,8 +223,20 @@ class Flow:
     def lasts(self, message: Message) -> bool:
         """Whether the message is here and its lease lasts, as far as this clock tells."""
         with self._lock:
-            held = self._held(message)
-            return held is not None and (held.leased_until is None or held.leased_until > self._clock())
+            return self._lasts(message)
+
+    def _lasts(self, message: Message) -> bool:
+        held = self._has(message)
+        return held is not None and (held.leased_until is None or held.leased_until > self._clock())
+
+    def is_over(self, message: Message) -> bool:
+        """Whether the lease of a message has ended, of which no more is known: then its group goes on."""
+        with self._lock:
+            if self._lasts(message):
+                return False
+            waiters = self._is_free(message)
+        _call(waiters)
+        return True
 
     def is_acknowledged(self, message: Message) -> bool:
         """Whether its acknowledgement waits to be sent."""
@@ -208,17 +263,31 @@ class Flow:
         with self._lock:
             held = self._held(message)
             if held is not None:
-                held.leased_until = until
+                self._backlog.renewed(held, until)
 
     def _held(self, message: Message) -> Held | None:
-        """The lease of the message, unless that has ended and it came again. Its consumer has come for it."""
+        """See ``_has``. Its consumer has come for it."""
         self._came_at = self._clock()
+        return self._has(message)
+
+    def _has(self, message: Message) -> Held | None:
+        """The lease of the message, unless that has ended and it came again."""
         held = self._backlog.handed(message.position)
         return held if held is not None and held.message is message else None
 
     def _is_free(self, message: Message) -> list[Callable[[], None]]:
         """The group of a message that was handled."""
-        return [] if self._busy.pop(message.position, None) is None else self._all_waiters()
+        held = self._busy.get(message.position)
+        if held is None or held.message is not message:
+            return []
+        del self._busy[message.position]
+        return self._all_waiters()
+
+    def _stuck(self) -> set[int | None]:
+        """Groups at whose message the consumer has been for as long as a lease lasts. What waits behind that renews no
+        lease, which is that message's too: it may hang, while others of the consumer come."""
+        lease, now = self.granted.lease, self._clock()
+        return set() if lease is None else {one.lane for one in self._busy.values() if now - one.handed_at >= lease}
 
     def late(self) -> None:
         """A settlement came when its lease had ended."""
@@ -266,13 +335,20 @@ class Flow:
 
     def to_renew(self) -> list[Held]:
         with self._lock:
-            return self._backlog.to_renew(self._clock()) if self.is_attended else []
+            return self._backlog.to_renew(self._clock(), self._stuck()) if self.is_attended else []
+
+    def to_take_back(self) -> list[Held]:
+        """Messages that wait for a consumer that does not come: it is not to be charged for what it has not begun."""
+        with self._lock:
+            left = [] if self.is_attended or not self.is_open else self._loose()
+            self._backlog.drop([one.position for one in left])
+            return left
 
     def renewed_ahead(self, kept: Sequence[Held], until: int, gone: Sequence[Held]) -> None:
         """Leases of what waits were renewed, but for those that are ``gone``."""
         with self._lock:
             for one in kept:
-                one.leased_until = until
+                self._backlog.renewed(one, until)
             self._backlog.drop([one.position for one in gone])
 
     def begun_anew(self, granted: Granted) -> None:
@@ -296,6 +372,12 @@ class Flow:
             waiters = self._all_waiters() if held else []
         _call(waiters)
         return True
+
+    def abandon(self, error: BaseException) -> None:
+        """This process is a fork of the one that consumes. Another thread of that may have the lock."""
+        self._lock = threading.Lock()
+        self._waiters = []
+        self.end(error)
 
     def end(self, error: BaseException | None = None) -> tuple[list[Held], list[Held]]:
         """No message is handed over any more, ``error`` is raised instead; answers what is acknowledged and not sent,

@@ -39,12 +39,14 @@ class Consumer:
 
     def stop(self, timeout: float | None = None) -> bool:
         """Begin no other message, wait for those that were begun, ``timeout`` seconds at most for each thread, and
-        close the subscription. Answers whether all were through."""
+        close the subscription. Answers whether all were through: called by its own function it waits for none, and the
+        last thread that is through closes the subscription."""
         self._finish("its consumer's `stop`")
+        if threading.current_thread() in self._threads:
+            return False
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout)
-        is_through = not any(one.is_alive() for one in self._threads if one is not threading.current_thread())
+            thread.join(timeout)
+        is_through = not any(one.is_alive() for one in self._threads)
         self.subscription.close()
         return is_through
 
@@ -75,7 +77,7 @@ class Consumer:
             with self._lock:
                 self._running -= 1
                 is_last = not self._running
-            if is_last and self.error is not None:
+            if is_last:
                 with suppress(WSRMError):  # the store is gone, and the leases are with it
                     self.subscription.close()
 

@@ -81,6 +81,8 @@ class Message:
         self.reason = reason
         """Why it is held, or is a dead letter."""
         self.last_error = last_error
+        self.lost = False
+        """Whether its lease ended while the consumer of a subscription had it: it is delivered again."""
 
     def __repr__(self) -> str:
         return f"<Message {self.position} of {self.queue}>"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from wsrm_mq.errors import StoreError
+from wsrm_mq.node.checks import check_who
 from wsrm_mq.node.consuming import Consuming
 from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.express import Express
@@ -18,12 +19,14 @@ from wsrm_mq.node.opened import leave
 from wsrm_mq.node.producing import Producing
 from wsrm_mq.node.queues import Queues
 from wsrm_mq.node.subscription import Acknowledging, Subscription
-from wsrm_mq.queue import browsing, recording
+from wsrm_mq.queue import browsing, clearing, declaring, recording, topics
+from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.policies import Durability, QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
 from wsrm_mq.queue.subscribing import Terms
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.express import ExpressStore
+from wsrm_mq.store.transaction import Transaction as Unit
 
 
 class Place(Producing, Consuming, Queues):
@@ -63,6 +66,8 @@ class Node(Place):
             for subscription in self.subscriptions:
                 subscription.close(by="the node's `close`")
             self.express.close()
+            if self.neighbours is not None:
+                self.neighbours.close()
         super().close()
 
     def send_last(self) -> list[Future[Any]]:
@@ -79,6 +84,38 @@ class Node(Place):
         self.express.bury()
         names = self.keys() if queue is None else [queue]
         return sum(self.call(partial(recording.recover, name=name), wakes=True) for name in names)
+
+    def delete(self, queue: str, *, if_empty: bool = False, if_unused: bool = False, force: bool = False) -> Cleared:
+        """Delete a queue; what it has is purged. Raises ``QueueBusy`` where something is leased, ``if_empty`` where it
+        has a message, ``if_unused`` where a program that lives has subscribed to it; and ``KeeperGone`` where the
+        process that keeps its express messages does not answer. With ``force`` none of these: then what that keeps is
+        lost, which is on record."""
+        self.refuse_in_transaction("What is deleted")
+
+        def refuse(tx: Unit) -> None:
+            clearing.refuse_busy(tx, declaring.declared(tx, queue), if_empty=if_empty)
+            if if_unused:
+                topics.refuse_used(tx, queue)
+
+        if not force:
+            self.call(refuse)
+        self._send_of(queue)
+        there = self.express.delete(queue, if_empty=if_empty, force=force)
+        return clearing.together([there, super().delete(queue, if_empty=if_empty, force=force)])
+
+    def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
+        check_who("client", client)
+        queue = self.call(lambda tx: topics.durable(tx, client or self.name or "", name)).name
+        self._send_of(queue)
+        there = self.express.delete(queue, force=True)
+        return clearing.together([there, super().unsubscribe(name, client=client)])
+
+    def _send_of(self, queue: str) -> None:
+        """Send what consumers of this process have acknowledged of a queue: it is taken, and not purged."""
+        for subscription in self.subscriptions:
+            if queue in subscription.flow.names:
+                for part in subscription.parts:
+                    part.send_before()
 
     def declared(self, queue: str, policy: QueuePolicy) -> None:
         self.express.declared(queue, policy)

@@ -142,6 +142,8 @@ class Opened(Transacting[Transaction]):
     def abandon(self) -> None:
         """This process is a fork of the one that opened it: close what shows the others that that one lives."""
         self.store.abandon()
+        for subscription in self.subscriptions:
+            subscription.abandon(self._of_another_process())
 
     def close(self) -> None:
         """Give back what is leased, uncounted, and leave the store."""
@@ -177,12 +179,20 @@ class Opened(Transacting[Transaction]):
     def _message_of(self, flow: Flow, one: Leased, offset: int) -> Message:
         return Message(self._subscriptions.get(flow), one, shown(one.until, offset))
 
+    def begin(self) -> Transaction:
+        """See ``Transacting.begin``. Raises ``StoreUnavailable`` in a fork, and where the node is closed."""
+        self._refuse_unusable()
+        return super().begin()
+
+    def _of_another_process(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.store.path}: the node was opened in another process, of which this one is a fork.",
+            "Call `connect` in the child.",
+        )
+
     def _refuse_unusable(self) -> None:
         if self._pid != os.getpid():
-            raise StoreUnavailable(
-                f"{self.store.path}: the node was opened in another process, of which this one is a fork.",
-                "Call `connect` in the child.",
-            )
+            raise self._of_another_process()
         if not self.store.is_open:
             raise StoreUnavailable(f"{self.store.path}: the node is closed.", "Call `connect` anew.")
 

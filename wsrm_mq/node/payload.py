@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.queue.adding import NOTHING_SAID, Header, Put
+from wsrm_mq.errors import ConfigurationError, TooLarge
+from wsrm_mq.queue.adding import MAX_HOPS, NOTHING_SAID, Header, Put
 from wsrm_mq.queue.policies import FOREVER, MAX_PRIORITY, ms
 from wsrm_mq.queue.reporting import Asks
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 
 LONGEST: Final = 1_000
 """Characters of a type, an id or the name of a group."""
+MOST_BYTES: Final = 999_000_000
+"""Bytes of a body: a row of SQLite has 1,000,000,000, what describes the message included."""
 REPORTS: Final = {"reached": Asks.REACHED, "received": Asks.RECEIVED, "not_delivered": Asks.NOT_DELIVERED}
 LATEST: Final = FOREVER / 1000
 
@@ -45,8 +47,12 @@ def _stored(
     journal: Literal["source"] | None = None,
     report_to: str | None = None,
     report: str | Sequence[str] | None = None,
+    reach_by: float | None = None,
+    max_hops: int = MAX_HOPS,
 ) -> Put:
     """Times are in seconds, those of the day since the epoch."""
+    if not isinstance(max_hops, int) or max_hops < 1:
+        raise ConfigurationError(f"`max_hops` is {max_hops!r}; so many nodes may have the message, at least 1.")
     if not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
         raise ConfigurationError(f"`priority` is {priority!r}; it is 0 to {MAX_PRIORITY}, the highest first.")
     type_ = str(type) if isinstance(type, int) else type
@@ -75,7 +81,8 @@ def _stored(
     at = _ms("deliver_at", deliver_at) if waits is None else now + waits
     header = NOTHING_SAID if said == NOTHING_SAID else said
     asks = _asks(journal, report_to, report)
-    return Put(data, type_, message_id, priority, lasts, at, group, header, asks)
+    by = _ms("reach_by", reach_by)
+    return Put(data, type_, message_id, priority, lasts, at, group, header, asks, by, max_hops)
 
 
 OPTIONS: Final = tuple(_stored.__kwdefaults__ or ())
@@ -98,6 +105,16 @@ def _asks(journal: str | None, report_to: str | None, report: str | Sequence[str
 
 
 def _data(body: object) -> tuple[bytes, str | None]:
+    data, kind = _bytes_of(body)
+    if len(data) > MOST_BYTES:
+        raise TooLarge(
+            f"The body has {len(data):,} bytes; a message has at most {MOST_BYTES:,}. Put it into several messages of "
+            "one `group`, or elsewhere, and where it is into the message."
+        )
+    return data, kind
+
+
+def _bytes_of(body: object) -> tuple[bytes, str | None]:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body), None
     if isinstance(body, str):

@@ -21,7 +21,7 @@ from wsrm_mq.node.checks import Gone, check_bodies, check_durability, check_wait
 from wsrm_mq.node.confirmation import Confirmation
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.payload import stored
-from wsrm_mq.queue import declaring, topics
+from wsrm_mq.queue import declaring, hopping, topics
 from wsrm_mq.queue import put as putting
 from wsrm_mq.queue.adding import Put
 from wsrm_mq.queue.declaring import LOG
@@ -106,7 +106,7 @@ class Producing(Opened):
         place = self.place_of(queue, durability)
         verb = place.verb(queue, [one], asked, durability)
         soon: Confirmation[int] = Confirmation(queue)
-        is_relaxed = durability == "relaxed"
+        is_relaxed = _is_relaxed(place, durability)
         return place.submit(lambda tx: verb(tx)[0], size=len(one.body), is_relaxed=is_relaxed, confirmation=soon)
 
     def _stored(self, body: object, options: dict[str, Any]) -> Put:
@@ -127,6 +127,11 @@ class Producing(Opened):
         """The verb that puts messages. ``assumed``: how its commit makes them safe."""
 
         def verb(tx: Unit) -> list[int]:
+            route = hopping.elsewhere(tx, queue)
+            if route is not None:
+                self._find_report_queues(tx, many)
+                is_express = assumed == "express"
+                return [hopping.forward(tx, route, queue, one, is_express=is_express) for one in many]
             found = declaring.found(tx, queue, auto_create=self.auto_create)
             if asked is None and found.policy.durability != assumed:
                 self._usual.pop(queue, None)
@@ -168,7 +173,7 @@ class Producing(Opened):
             durability = self._durability(queue, asked)
             place = self.place_of(queue, durability, waits=gone == "wait", timeout=left)
             verb = place.verb(queue, many, asked, durability)
-            return place.call(verb, size=size, wakes=True, is_relaxed=durability == "relaxed")
+            return place.call(verb, size=size, wakes=True, is_relaxed=_is_relaxed(place, durability))
 
         return self._when_there_is_room(lambda: self._persistently(put, gone, timeout), timeout)
 
@@ -309,6 +314,12 @@ class Producing(Opened):
                 self._usual_of_topics.clear()
             self._usual_of_topics[topic] = known
         return known
+
+
+def _is_relaxed(place: Place, durability: Durability) -> bool:
+    """Whether a commit need not be safe from a loss of power: that of express messages for other nodes, which are in
+    the store, neither."""
+    return durability == "relaxed" or (durability == "express" and not place.is_express)
 
 
 def _refuse_wishes(many: Iterable[Put]) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from wsrm_mq.node.checks import check_position, filter_of
 from wsrm_mq.node.message import Message
+from wsrm_mq.node.neighbours import Neighbouring, Offer, offer
 from wsrm_mq.node.opened import Opened
-from wsrm_mq.queue import browsing, clearing, declaring, keeping, retaining, topics
+from wsrm_mq.queue import browsing, clearing, declaring, keeping, rerouting, retaining, routing, topics
 from wsrm_mq.queue.browsing import Stats
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.policies import QueuePolicy
 from wsrm_mq.queue.retaining import Event
+from wsrm_mq.queue.routing import Route
 from wsrm_mq.queue.topics import Client
 from wsrm_mq.store import consuming
 from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.transaction import Transaction as Unit
 
 
-class Queues(Opened):
+class Queues(Neighbouring, Opened):
     """The part of a node that makes queues and looks into them."""
 
     def declare(self, queue: str, **options: Any) -> QueuePolicy:
@@ -38,15 +40,32 @@ class Queues(Opened):
         with self.reader() as db:
             return [name for (name,) in db.execute(consuming.DECLARED_QUEUES)]
 
+    def offers(self, may_see: Callable[[str], bool] = lambda _name: True) -> list[Offer]:
+        """The queues of this node that others may see, those of these that ``may_see`` names, and what they have."""
+        now = self.store.clock() / 1000
+        with self.reader() as db:
+            here = routing.node_name(db).name
+            scopes = {name: scope for name, scope in browsing.scopes(db).items() if may_see(name)}
+        return [offer(name, scope, self.stats(name), here, now) for name, scope in scopes.items()]
+
+    def positions(self, queue: str, *, after: int = 0, limit: int = 10_000) -> list[int]:
+        """The positions of the messages that ``peek`` shows: the first ``limit`` behind ``after``, in order."""
+        check_position("after", after)
+        check_position("limit", limit, 1)
+        found: list[int] = []
+        for place, _names in self.places([queue]):
+            with place.reader() as db:
+                found += browsing.positions(db, declaring.read(db, queue), after, limit)
+        return sorted(found)[:limit]
+
     def delete(self, queue: str, *, if_empty: bool = False, force: bool = False) -> Cleared:
-        """Delete a queue; what it has is purged. Raises ``QueueBusy`` where something is leased, unless ``force``."""
+        """Delete a queue, as far as it is in this node's store. See ``Node.delete``."""
         self.refuse_in_transaction("What is deleted")
 
         def verb(tx: Unit) -> Cleared:
-            return clearing.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
+            return keeping.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
 
-        # Last in the store: it says where the others are.
-        return clearing.together(place.call(verb, wakes=True) for place, _names in reversed(self.places([queue])))
+        return self.call(verb, wakes=True)
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
         """Give up what is not leased, between two positions where those are given."""
@@ -81,6 +100,36 @@ class Queues(Opened):
     def unbind(self, pattern: str, queue: str) -> int:
         """Nothing of ``pattern`` goes into ``queue`` any more. Answers how many bindings there were."""
         return self.call(lambda tx: topics.unbind(tx, pattern, declaring.declared(tx, queue)))
+
+    def route(self, pattern: str, next_hop: str, *, cost: int = 1, strip: bool = False) -> None:
+        """From now on what is put into a queue of ``pattern`` that is not here goes to the node at the URL
+        ``next_hop``, or by a cheaper route for it; in a pattern ``*`` stands for any characters. ``strip``: it arrives
+        under its name without what stands before the first ``*``. A process that serves the queues sends it
+        (``wsrm-mq queue-server``), or one with ``wsrm_mq.routes.Routing``. With routes a queue that is not there is
+        never made by a put. Raises ``ConfigurationError``."""
+
+        def verb(tx: Unit) -> None:
+            routing.name_node_first(tx, self.name)
+            routing.add_route(tx, pattern, next_hop, cost, strip=strip)
+
+        self.call(verb, wakes=True)
+
+    def unroute(self, pattern: str, next_hop: str | None = None) -> int:
+        """Drop the routes of a pattern, or that by one node; answers how many there were. What waits for that node goes
+        by another route, and is a dead letter where there is none."""
+
+        def verb(tx: Unit) -> int:
+            dropped = routing.drop_route(tx, pattern, next_hop)
+            for one in dropped:
+                rerouting.reroute(tx, one)
+            return len(dropped)
+
+        return self.call(verb, wakes=True)
+
+    def routes(self) -> list[Route]:
+        """The routes, the cheapest first."""
+        with self.reader() as db:
+            return routing.routes(db)
 
     def declare_topic(self, pattern: str, *, retain: float | None) -> None:
         """From now on what is published to a topic of ``pattern`` stays for ``retain`` seconds, to be replayed, whether

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
-from wsrm_mq.errors import KeeperGone, SubscriptionClosed
+from wsrm_mq.errors import KeeperGone, SubscriptionClosed, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.batching import Batch, batch_size
 from wsrm_mq.node.checks import check_seconds
@@ -85,8 +86,8 @@ class Subscription:
         self.events = node.telling
         self.flow = flow
         self._current: Message | None = None
-        self._ahead: Message | None = None
-        """The first that came after what was missed."""
+        self._ahead: deque[Message] = deque()
+        """The first that came after what was missed, and what was handed over to one who has gone."""
         self._is_closed = False
 
     def __enter__(self) -> Subscription:
@@ -167,7 +168,7 @@ class Subscription:
             message = self.hand_over(woken.set)
             if message is not None and message.redelivered:
                 for one in self.parts:
-                    one._send_before()
+                    one.send_before()
             if message is not None:
                 return message
             self.ask()
@@ -178,9 +179,16 @@ class Subscription:
                 return None
 
     def ahead(self) -> Message | None:
-        """The message that ended ``catch_up``, once: it is the next."""
-        ahead, self._ahead = self._ahead, None
-        return ahead
+        """The message that ended ``catch_up``, once: it is the next, where its lease lasts."""
+        while self._ahead:
+            one = self._ahead.popleft()
+            if self.flow.is_open and (one.is_barrier or any(part.flow.lasts(one) for part in self.parts)):
+                return one
+        return None
+
+    def keep_ahead(self, message: Message) -> None:
+        """It was handed over to one who has gone meanwhile: it is the next."""
+        self._ahead.append(message)
 
     def hand_over(self, waiter: Callable[[], None]) -> Message | None:
         """The next message, of those that are here and beside the one that comes first; ``None`` where there is none
@@ -218,7 +226,9 @@ class Subscription:
         while True:
             message = self.next(timeout=0)
             if (message is None or message.position > last) and not self.is_behind(last):
-                self._current, self._ahead = None, message
+                self._current = None
+                if message is not None:
+                    self.keep_ahead(message)
                 return
             message = message or self.next(timeout=CATCH_UP_SECONDS)
             if message is not None:
@@ -232,7 +242,7 @@ class Subscription:
         """Whether a message is to come that lies at the position ``last`` or before it."""
         return self._node.is_behind(self.flow, last)
 
-    def _send_before(self) -> None:
+    def send_before(self) -> None:
         """Send what was acknowledged before a message that comes again: should its consumer die of it, as it perhaps
         did before, no other one is taken for the cause. And before one of a group that does not wait for its batch: it
         is not settled before those that lie before it."""
@@ -280,6 +290,12 @@ class Subscription:
                 one.close(by=by)
         self._node.end(self.flow, acknowledged, left)
 
+    def abandon(self, error: WSRMError) -> None:
+        """This process is a fork of the one that consumes: raise ``error`` here, and leave all else to that one."""
+        self._is_closed = True
+        for one in self.parts:
+            one.flow.abandon(error)
+
     # its messages, which are settled by it
 
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
@@ -315,10 +331,23 @@ class Subscription:
     def renewed(self, messages: Sequence[Message], lease: float | None = None) -> None:
         """The leases of these have begun anew in the store, for ``lease`` seconds or as long as its own."""
         seconds = self._lease if lease is None else lease
-        for one in messages:
-            if seconds is not None:
-                self.flow.renewed(one, self._node.supply.clock() + round(seconds * 1000))
+        if seconds is not None:
+            for one in messages:
                 one.leased_until = time.time() + seconds
+                for part in self.parts:
+                    part.flow.renewed(one, part.home.supply.clock() + round(seconds * 1000))
+
+    def pause(self, *, is_on: bool) -> None:
+        """Have it lease nothing and hand nothing over, or go on."""
+        for part in self.parts:
+            part.flow.is_paused = is_on
+        if not is_on:
+            self.flow.wake()
+            self.ask()
+
+    def is_over(self, message: Message) -> bool:
+        """See ``Flow.is_over``."""
+        return all([part.flow.is_over(message) for part in self.parts])
 
     @property
     def _lease(self) -> float | None:
@@ -335,7 +364,7 @@ class Subscription:
         if any(self.flow.is_acknowledged(one) for one in messages):
             return [Settlement.ALREADY_SETTLED] * len(messages)
         if any(one.number is not None for one in messages):
-            self._send_before()
+            self.send_before()
         if self._node.in_transaction:
             answers = verb(messages)
             self._node.at_commit(lambda: self.gone(messages, is_returned=is_returned))
@@ -346,11 +375,12 @@ class Subscription:
             self.gone(messages, is_returned=is_returned)
 
     def gone(self, messages: Sequence[Message], *, is_returned: bool) -> None:
-        """Its consumer has these no longer: they are settled in the store. ``is_returned``: they have gone back, and
-        their groups behind them."""
-        for one in messages:
-            self.flow.settled(one, is_returned=is_returned)
-        self._node.supply.ask()
+        """Its consumer has these no longer, whichever of its parts they are of. ``is_returned``: they have gone back,
+        and their groups behind them."""
+        for part in self.parts:
+            for one in messages:
+                part.flow.settled(one, is_returned=is_returned)
+        self.ask()
 
 
 def flow_of(

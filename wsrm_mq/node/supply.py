@@ -20,7 +20,7 @@ from wsrm_mq.queue import declaring, settling
 from wsrm_mq.queue.declaring import Declared, declared
 from wsrm_mq.queue.leasing import Leased, Request, barriers_for, count_ready, lease
 from wsrm_mq.queue.policies import FOREVER
-from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.subscribing import OTHER_LOADS
 from wsrm_mq.store.transaction import Transaction
@@ -45,6 +45,8 @@ class Turn(NamedTuple):
     failed: dict[Flow, WSRMError]
     offset: int
     """ms from the clock of leases to the time of day."""
+    has_returned: bool
+    """Some went back from consumers that did not come."""
 
 
 class Supply:
@@ -143,10 +145,13 @@ class Supply:
     def _turn(self) -> None:
         flows = self._flows
         sent = {flow: found for flow in flows if (found := flow.to_send())}
+        left = [one.message.lease for flow in flows for one in flow.to_take_back()]
         renewed = {flow: found for flow in flows if (found := flow.to_renew())}
         try:
             self._store.submit(
-                partial(self._run, flows, sent, renewed), partial(self._done, flows, sent), keep=bool(sent)
+                partial(self._run, flows, sent, left, renewed),
+                partial(self._done, flows, sent),
+                keep=bool(sent or left),
             )
         except StoreError as error:
             self._done(flows, sent, None, error)
@@ -154,9 +159,16 @@ class Supply:
     # in the transaction
 
     def _run(
-        self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], renewed: dict[Flow, list[Held]], tx: Transaction
+        self,
+        flows: Sequence[Flow],
+        sent: dict[Flow, list[Held]],
+        left: list[Lease],
+        renewed: dict[Flow, list[Held]],
+        tx: Transaction,
     ) -> Turn:
-        turn = Turn({}, {}, {}, {}, tx.now - tx.measured)
+        turn = Turn({}, {}, {}, {}, tx.now - tx.measured, has_returned=bool(left))
+        if left:
+            settling.take_back(tx, left)
         acks = [one.message.lease for found in sent.values() for one in found]
         if acks:
             answers = dict(zip(acks, settling.ack(tx, acks), strict=True))
@@ -250,7 +262,8 @@ class Supply:
         if sent and error is None:
             self._settled()
         if turn is not None and (
-            any(held.message.frees_others for found in sent.values() for held in found)
+            turn.has_returned
+            or any(held.message.frees_others for found in sent.values() for held in found)
             or any(one.is_barrier or one.is_told for leased in turn.leased.values() for one in leased)
         ):
             self._tell()
@@ -263,7 +276,8 @@ class Supply:
         for flow, renewed in turn.renewed.items():
             flow.renewed_ahead(renewed.kept, renewed.until, renewed.gone)
         for flow, wrong in turn.failed.items():
-            flow.end(wrong)
+            acknowledged, left = flow.end(wrong)
+            self._give_back(left, acknowledged)  # of its other queues
         for flow, leased in turn.leased.items():
             held = [self._held(flow, one, turn.offset) for one in leased]
             if flow.arrive(held):
@@ -275,10 +289,15 @@ class Supply:
         until = None if one.until >= FOREVER else one.until
         return Held(self._message_of(flow, one, offset), until, one.seen.lane)
 
-    def _give_back(self, held: list[Held]) -> None:
-        leases = [one.message.lease for one in held]
-        if leases:
-            self._store.submit(lambda tx: settling.hand_back(tx, leases), lambda _result, _error: None, keep=True)
+    def _give_back(self, held: list[Held], acknowledged: Sequence[Held] = ()) -> None:
+        leases, taken = ([one.message.lease for one in these] for these in (held, acknowledged))
+
+        def verb(tx: Transaction) -> None:
+            settling.ack(tx, taken)
+            settling.hand_back(tx, leases)
+
+        if leases or taken:
+            self._store.submit(verb, lambda _result, _error: None, keep=True)
 
     def _not_done(self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
         """A turn was not stored: the watch tries again where the store may be written later, else no flow goes on."""

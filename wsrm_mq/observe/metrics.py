@@ -105,7 +105,7 @@ METRICS: Final = (
         "counter",
         ("endpoint", "fault"),
         "Attempts that failed: exception, http_error, soap_fault, answered_with_fault, refused, unstorable, not_sent, "
-        "not_told, never_answered, nacked, holder_died, broke_off",
+        "not_told, never_answered, too_large, not_let_in, nacked, holder_died, broke_off",
         _labelled("failed"),
     ),
     Metric(

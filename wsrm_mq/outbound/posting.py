@@ -12,12 +12,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import IO, Any, ClassVar, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError, SSLError
 
-from wsrm_mq.errors import ConfigurationError, NameServerSilent, NotAllowed, NotAnswered
+from wsrm_mq.errors import ConfigurationError, NameServerSilent, NotAllowed, NotAnswered, Unread
 from wsrm_mq.outbound.addresses import Allowed, check_url
 from wsrm_mq.outbound.names import Names
 
@@ -27,6 +28,9 @@ _WHO: ContextVar[str | None] = ContextVar("who", default=None)
 """The peer that is the cause of this thread's post: names are looked up in its share."""
 _MAX_ANSWER: Final = 16 * 1024 * 1024
 _PIECE: Final = 65_536
+_LARGE: Final = 65_536
+"""Bytes of a message from which on its size may be why a connection breaks off."""
+_FROM_GATEWAYS: Final = (502, 503, 504)
 
 
 class Answer(NamedTuple):
@@ -129,7 +133,8 @@ def tls(ca: str | None = None, certificate: str | None = None) -> ssl.SSLContext
 
 class Poster:
     """Posts, over connections that it keeps. ``seconds`` bound an answer; ``connections``: so many are kept to a
-    host. ``proxy`` is the URL of one that all goes through: it resolves the names that were judged here."""
+    host. ``proxy`` is the URL of one that all goes through, https:// too: it resolves the names that were judged here.
+    Raises ``ConfigurationError`` for one that cannot be spoken to."""
 
     def __init__(
         self,
@@ -145,7 +150,7 @@ class Poster:
         self._names = Names(_LOOK_UPS)
         timeout = urllib3.Timeout(connect=min(seconds, _CONNECT_SECONDS), read=seconds)
         options: dict[str, Any] = {"maxsize": connections, "timeout": timeout, "ssl_context": context}
-        self._proxied = None if proxy is None else urllib3.ProxyManager(proxy, **options)
+        self._proxied = None if proxy is None else _proxy(proxy, options)
         self._anywhere = urllib3.PoolManager(**options)
         self._judged = urllib3.PoolManager(**options)
         self._judged.pool_classes_by_scheme = _pools(self._names, allowed)
@@ -154,20 +159,38 @@ class Poster:
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes], who: str | None = None) -> Answer:
         """Post because of ``who``. Raises ``NotAllowed`` for an address that nothing is sent to, ``NotAnswered`` where
-        no whole answer comes."""
+        no whole answer comes, ``Unread`` where the connection broke off and the host answers a message without
+        content."""
         _WHO.set(who)
         try:
-            answer = self._pools(url).urlopen(
-                "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
-            )
-            with answer:
-                content = self._whole(url, answer)
-                answer.release_conn()
+            try:
+                return self._posted(url, headers, body)
+            except (ProtocolError, SSLError):
+                if not _is_large(body):
+                    raise
+                self._pools(url).clear()  # it was kept for longer than its host keeps one, perhaps
+                return self._posted(url, headers, body)
         except NotAllowed as error:
             raise NotAllowed(f"{url}: {error}") from error
         except HTTPError as error:
-            raise NotAnswered(f"{url}: {_said(error)}") from error
+            is_unread = _is_large(body) and isinstance(error, ProtocolError | SSLError) and self._answers(url)
+            raise (Unread if is_unread else NotAnswered)(f"{url}: {_said(error)}") from error
+
+    def _posted(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
+        answer = self._pools(url).urlopen(
+            "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
+        )
+        with answer:
+            content = self._whole(url, answer)
+            answer.release_conn()
         return Answer(answer.status, answer.reason or "", list(answer.headers.items()), content)
+
+    def _answers(self, url: str) -> bool:
+        try:
+            answer = self._pools(url).urlopen("POST", url, body=b"", redirect=False, retries=False)
+        except HTTPError:
+            return False
+        return answer.status not in _FROM_GATEWAYS
 
     def connect(self, url: str) -> None:
         """Connect, and send nothing. Raises as ``post``."""
@@ -202,6 +225,23 @@ class Poster:
             if time.monotonic() > end:
                 raise NotAnswered(f"{url}: its answer was not over after {self._seconds:g} s")
         return b"".join(pieces)
+
+
+def _is_large(body: bytes | IO[bytes]) -> bool:
+    return isinstance(body, bytes) and len(body) > _LARGE
+
+
+def _proxy(url: str, options: dict[str, Any]) -> urllib3.ProxyManager:
+    """The pools of a proxy. One of https is vouched for as endpoints are, and gets what is for http endpoints by TLS
+    too; a name and password in its URL are sent to it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(
+            f"The proxy {parts.scheme}://{parts.hostname or ''}: write http://host:port or https://…"
+        )
+    secret = None if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    headers = urllib3.make_headers(proxy_basic_auth=secret)
+    return urllib3.ProxyManager(url, proxy_headers=headers, proxy_ssl_context=options["ssl_context"], **options)
 
 
 def _said(error: Exception) -> str:

@@ -20,6 +20,9 @@ _ADDRESSING: Final = ADDRESSING_OF_LABEL["1.0"]
 """A lane has versions of envelopes, also where it has none."""
 
 
+MAX_HOPS: Final = 15
+
+
 class Header(NamedTuple):
     """The facts about a message beside its body. ``properties``: a JSON object. Times in ms since the epoch."""
 
@@ -37,7 +40,8 @@ NOTHING_SAID: Final = Header()
 class Put(NamedTuple):
     """A message to be put. ``message_id``: its sender's, by which it is known again. ``ttl``: ms until it is a dead
     letter. ``deliver_at``: it is not delivered before, ms since the epoch. ``group``: all of the same are delivered in
-    order. ``asks``: what is told of it beside, ``reporting.Asks``."""
+    order. ``asks``: what is told of it beside, ``reporting.Asks``. ``reach_by``: it is a dead letter then, ms since the
+    epoch, unless it has reached its queue, which may be another node's; ``max_hops``: so many nodes have it at most."""
 
     body: bytes
     type: str | None = None
@@ -48,6 +52,8 @@ class Put(NamedTuple):
     group: str | None = None
     header: Header = NOTHING_SAID
     asks: int = 0
+    reach_by: int | None = None
+    max_hops: int = MAX_HOPS
 
 
 def add_message(tx: Transaction, one: Put) -> int:

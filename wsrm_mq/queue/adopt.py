@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury, give_up
+from wsrm_mq.queue.outbound import step_of
 from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp
+from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.store import entries, identity, lanes, queues
 from wsrm_mq.store.driver import mark_for_rehearsal
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.loose import OWNED_LOOSE, UNSETTLED_LOOSE
+from wsrm_mq.store.outbound import REQUESTING
 from wsrm_mq.store.transaction import Transaction
 
 ADOPTED = "store_adopted"
@@ -42,6 +45,10 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
         is_open, unsettled = _end(tx, key, deliver)
         ended += is_open
         undelivered += unsettled
+    for (key,) in tx.execute(REQUESTING).fetchall():
+        outbound = tx.outbound(key)
+        assert outbound is not None
+        step_of(tx, outbound, Own.SEAL)  # the numbers behind may have been given: nothing with one would arrive
     for (position,) in tx.execute(UNSETTLED_LOOSE).fetchall():
         undelivered += 1
         _end_loose(tx, position, deliver)

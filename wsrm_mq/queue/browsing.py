@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from wsrm_mq.errors import PeekForbidden
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import Seen
+from wsrm_mq.queue.policies import Scope
 from wsrm_mq.store import consuming, queues
 from wsrm_mq.store.filtering import Filter, fits
 from wsrm_mq.store.port import Database
@@ -118,6 +119,19 @@ def is_to_come(
         statement, values = consuming.to_come(fits(wanted))
     search = {**values, "queue": queue.key, "now": now, "upto": upto, "lessee": lessee, "keys": as_json(list(had))}
     return db.execute(statement, search).fetchone() is not None
+
+
+def scopes(db: Database) -> dict[str, Scope]:
+    """The queues that other nodes may see, by name."""
+    declared = ((one.name, one.policy.scope) for one in every(db) if one.is_declared)
+    return {name: scope for name, scope in declared if scope != "node"}
+
+
+def positions(db: Database, queue: Declared, after: int, count: int) -> list[int]:
+    """The positions of up to ``count`` messages behind ``after`` that are not settled. Raises ``PeekForbidden``."""
+    check_peek(queue)
+    search = {"queue": queue.key, "lower": after + 1, "upper": 2**63 - 1, "count": count}
+    return [position for (position,) in db.execute(consuming.UNSETTLED_IN, search)]
 
 
 def check_peek(queue: Declared) -> None:

@@ -152,17 +152,22 @@ def leave(tx: Transaction) -> bool:
     return PIECE in (len(found), len(lanes))
 
 
-def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
-    """Delete a queue: what it has is purged. Raises ``QueueBusy`` where something of it is leased, unless ``force``,
-    and with ``if_empty`` where it has something."""
+def refuse_busy(tx: Transaction, queue: Declared, *, if_empty: bool) -> None:
+    """Raises ``QueueBusy`` where something of a queue is leased, and with ``if_empty`` where it has something."""
     holders = [one for one in tx.execute(consuming.LEASED_IN, {"queue": queue.key}).fetchall() if one[2]]
     messages, _bytes = tx.unsettled_in(queue.key)
-    if holders and not force:
+    if holders:
         who = ", ".join(f"instance {name} (process {pid}) has {count}" for name, pid, count in holders)
         raise QueueBusy(f"Messages of {queue.name} are leased: {who}. Wait for them, or use `force=True`.")
-    if messages and if_empty and not force:
+    if messages and if_empty:
         raise QueueBusy(f"{queue.name} has {messages} messages. Purge it, or leave out `if_empty`.")
-    if force:
+
+
+def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
+    """Delete a queue: what it has is purged. See ``refuse_busy``, which ``force`` leaves out."""
+    if not force:
+        refuse_busy(tx, queue, if_empty=if_empty)
+    else:
         _take_all_back(tx, queue)
     cleared = purge(tx, queue, reason="queue_deleted")
     tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.queue import requests
 from wsrm_mq.queue.declaring import declared
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
@@ -59,6 +60,8 @@ def redrive(
         home = one.home if to is None else declared(tx, to).key
         tx.execute(consuming.REDRIVE, {"keys": as_json([position]), "queue": home})
         tx.add_unsettled(home, 1, one.size)
+    elif (sent_again := requests.send_again(tx, one)) is not None:
+        again = sent_again
     elif lane.kind == "group":
         again = append_again(tx, one)
     else:

@@ -8,8 +8,8 @@ from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQue
 from wsrm_mq.queue.filters import parse
 from wsrm_mq.queue.policies import DEFAULT, JOURNAL, OF_JOURNAL, QueuePolicy, changed, decoded, encoded
 from wsrm_mq.queue.promoting import refuse_unusable
-from wsrm_mq.store import journals, queues
-from wsrm_mq.store.applications import OWN
+from wsrm_mq.store import journals, queues, routing
+from wsrm_mq.store.applications import INTAKE, OWN
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction
 
@@ -110,9 +110,11 @@ def journal_named(tx: Transaction, name: str, parent: int | None) -> Declared:
 
 
 def declared(tx: Transaction, name: str) -> Declared:
-    """The queue of this name, which is consumed. Raises ``UnknownQueue`` where there is none, and ``NotAllowed`` where
-    an application is called with what is in it."""
+    """The queue of this name, which programs put into and consume. Raises ``UnknownQueue`` where there is none, and
+    ``NotAllowed`` where what is in it is not theirs."""
     check_text(name)
+    if name == INTAKE:
+        raise NotAllowed(f"What is in {INTAKE} was handed over by other nodes, and goes to its queue from there.")
     return _checked(name, tx.queue_row(name))
 
 
@@ -136,9 +138,10 @@ def unknown(name: str) -> UnknownQueue:
 
 
 def found(tx: Transaction, name: str, *, auto_create: bool) -> Declared:
-    """``declared``; ``auto_create``: a queue that is not there is declared."""
+    """``declared``; ``auto_create``: a queue that is not there is declared, unless this node has routes: then the name
+    may be one of theirs, or spelled wrongly."""
     check_text(name)
-    if auto_create and tx.queue_row(name) is None:
+    if auto_create and tx.queue_row(name) is None and tx.execute(routing.HAS_ROUTE).fetchone() is None:
         return declare(tx, name)
     return declared(tx, name)
 

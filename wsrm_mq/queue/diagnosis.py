@@ -9,7 +9,9 @@ class Diagnosis(NamedTuple):
     kind: str = ""
     """One of a few words: ``exception``, ``http_error``, ``soap_fault``, ``answered_with_fault``, ``refused``,
     ``unstorable``; ``not_sent`` of what this side sends, ``not_told`` of an end that is not told again,
-    ``never_answered`` of what could not be sent for so long that it is given up; ``nacked`` by a consumer."""
+    ``never_answered`` of what could not be sent for so long that it is given up, ``too_large`` of what its host does
+    not read, ``refused_there`` of what a next node will not take, ``not_let_in`` where credentials
+    are refused; ``nacked`` by a consumer."""
     code: str | None = None
     """The code of the SOAP fault that the application answered, as it wrote it."""
     exception: str | None = None
@@ -27,5 +29,11 @@ NOT_TOLD: Final = "not_told"
 """The end of a sequence was sent a few times and not taken: the other side is gone, or has forgotten it already."""
 NEVER_ANSWERED: Final = "never_answered"
 """Its host has never answered, and left it no room to be tried for a day."""
+TOO_LARGE: Final = "too_large"
+"""Its host does not read a message of this size."""
+REFUSED_THERE: Final = "refused_there"
+"""The next node will never take it as it is: it is too large there, or cannot be read."""
+NOT_LET_IN: Final = "not_let_in"
+"""The credentials of this side are refused, in what it says of a sequence: the messages of that are not."""
 NACKED: Final = Diagnosis("nacked")
 UNKNOWN: Final = Diagnosis()

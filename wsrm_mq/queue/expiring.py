@@ -22,7 +22,7 @@ from wsrm_mq.queue.leaving import (
 )
 from wsrm_mq.queue.policies import FOREVER, QueuePolicy
 from wsrm_mq.queue.settling import Lease
-from wsrm_mq.store import consuming, entries, queues
+from wsrm_mq.store import consuming, entries, queues, routing
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.records import Lane
@@ -81,8 +81,16 @@ def expire(tx: Transaction, count: int = PORTION) -> int:
     found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()
     if found:
         for one in standing(tx, [key for (key,) in found]).values():
-            put_aside(tx, one, "ttl_expired")
+            put_aside(tx, one, _which(tx, one))
     return len(found)
+
+
+def _which(tx: Transaction, one: Standing) -> str:
+    """The deadline of a message that is over."""
+    is_late = (
+        one.lane is not None and tx.execute(routing.IS_LATE, {"message": one.message, "now": tx.reached}).fetchone()
+    )
+    return "reach_by" if is_late else "ttl_expired"
 
 
 def end_leases(tx: Transaction, count: int = PORTION) -> int:
@@ -146,11 +154,9 @@ def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
     for one in heads.values():
         _head_failed(tx, one, why, is_death=is_death)
     for one in found.values():
-        if one.outcome is None and one.expires_at is not None and one.expires_at <= tx.reached:
-            if tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone() is not None:
-                put_aside(tx, one, "ttl_expired")
-        elif one.outcome is None and one not in heads.values():
-            over_limits(tx, one)
+        is_over = one.outcome is None and one.expires_at is not None and one.expires_at <= tx.reached
+        if is_over and tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone() is not None:
+            put_aside(tx, one, "ttl_expired")
 
 
 def _turn(one: Standing) -> tuple[int, int]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_TOLD, UNKNOWN, Diagnosis
+from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, UNKNOWN, Diagnosis
 from wsrm_mq.queue.ending import bury, give_up
+from wsrm_mq.queue.outbound import reason_of
 from wsrm_mq.queue.ownership import Claim, free, give_back, move_past, still_mine, wait_for_host
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp
-from wsrm_mq.store import entries
+from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 
-_PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED)
+_PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED, REFUSED_THERE)
 """Kinds of failures after which a message is no longer tried."""
+_TOO_LARGE_TRIES: Final = 4
+"""How often a message is tried that its host does not read. Nothing passes it meanwhile: what came behind the gap that
+it will leave would not be delivered there."""
+_STEPS_OUTSIDE: Final = 5
+"""Steps of the ladder that are taken where credentials are refused: from then on each wait is that of the last."""
 
 
 class Aftermath(enum.Enum):
@@ -59,13 +65,20 @@ def fail(
         "failed", lane, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
     )
     tx.counts.failed(lane.queue, diagnosis.kind, seconds)
-    if diagnosis.kind in _PUT_ASIDE:
+    is_too_large = diagnosis.kind == TOO_LARGE
+    as_that = {"position": position, "fault": TOO_LARGE}
+    unread = tx.execute(queues.FAILED_AS, as_that).fetchone()[0] if is_too_large else 0
+    if diagnosis.kind in _PUT_ASIDE or unread >= _TOO_LARGE_TRIES:
         aftermath = _put_aside(tx, lane, position, number, diagnosis.kind)
     elif diagnosis.kind == NOT_TOLD:
         aftermath = _discard(tx, lane, position, number)
     else:
-        aftermath = after_failure(tx, lane, position, number, failures, policy, error)
-    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not lane.ordered)
+        most = min(_STEPS_OUTSIDE, len(policy.resend.ladder)) or 1
+        tries = min(failures, most) if diagnosis.kind == NOT_LET_IN else failures
+        aftermath = after_failure(tx, lane, position, number, tries, policy, error)
+    if is_too_large and aftermath is Aftermath.RETRY:
+        lane.wait(tx.now, tx.now + policy.resend.ladder[failures - 1])
+    goes_on = aftermath is Aftermath.BURIED or (aftermath is Aftermath.RETRY and not (lane.ordered or is_too_large))
     if goes_on:
         released = give_back(tx, held)
     else:
@@ -125,7 +138,7 @@ def _dead_letter(tx: Transaction, lane: Lane, position: int, number: int, error:
 
 
 def _put_aside(tx: Transaction, lane: Lane, position: int, number: int, reason: str) -> Aftermath:
-    bury(tx, lane, position, number, reason)
+    bury(tx, lane, position, number, reason_of(tx, lane, number, reason))
     move_past(tx, lane, number)
     return Aftermath.BURIED
 

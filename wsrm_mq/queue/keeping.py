@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from wsrm_mq.errors import KeeperGone
 from wsrm_mq.events.table import FROM_LEDGER
-from wsrm_mq.queue import recording
+from wsrm_mq.queue import clearing, recording
 from wsrm_mq.queue.browsing import KeptBy
+from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.store import keeping
 from wsrm_mq.store.port import Database, Instances
@@ -51,6 +53,29 @@ def lose(tx: Transaction, keeper: Keeper) -> None:
     """A keeper is gone: the express messages of its queues are lost, and how many they were is not known."""
     for key, name in tx.execute(keeping.KEPT_BY, {"keeper": keeper.instance}).fetchall():
         _lost(tx, key, name, f"process {keeper.pid} (instance {keeper.name}), which kept them, is gone")
+
+
+def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
+    """Delete a queue in the store: see ``clearing.delete``. Raises ``KeeperGone`` where a process keeps express
+    messages of it, unless ``force``: then they are lost, which is on record."""
+    row = tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+    if row is not None:
+        keeper = Keeper(*row[1:])
+        lives = tx.instances.lives(keeper.name) is not False
+        who = f"process {keeper.pid} (instance {keeper.name})"
+        if lives and not force:
+            raise KeeperGone(
+                f"{queue.name} is not deleted: {who} keeps its express messages, and does not delete them.",
+                "Try `node.delete` again when it answers; `force=True` deletes the queue, and loses them.",
+            )
+        came = "did not answer when the queue was deleted" if lives else "is gone"
+        _lost(tx, queue.key, queue.name, f"{who}, which kept them, {came}")
+    return clearing.delete(tx, queue, if_empty=if_empty, force=force)
+
+
+def forget(tx: Transaction, name: str) -> None:
+    """No express message of a queue is kept any more."""
+    tx.execute(keeping.KEEP, {"key": tx.queue_named(name), "keeper": None})
 
 
 def let_go(tx: Transaction, lost: Mapping[str, int]) -> None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.queue.reporting import went_on
 from wsrm_mq.queue.window import let_out
 from wsrm_mq.sequence.elements import (
     CloseSequence,
@@ -41,6 +42,8 @@ that arrive out of order are rarely further apart. TCP has the same measure (RFC
 SEQUENCE_ENDED = "sequence_ended"
 """Reason of dead letters: the sequence that they had their numbers in was closed or has ended, and they were not
 acknowledged."""
+NOT_REPLIED_TO: Final = "not_replied_to"
+"""Reason of dead letters: their destination has acknowledged them, and no reply has come."""
 
 
 def give_number(tx: Transaction, outbound: OutboundRecord, *, is_last: bool) -> SequenceHeader | None:
@@ -123,7 +126,10 @@ def hear_of(
     for lane in lanes_of(tx, outbound) if step.released or step.wanted else ():
         for lower, upper in step.released:
             bounds = {"lane": lane.id, "lower": lower, "upper": upper}
-            settled += (key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall())
+            there = [key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall()]
+            if there and outbound.has_requests:
+                went_on(tx, lane, there)
+            settled += there
         for lower, upper in step.wanted:
             tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
         if _send_overtaken(tx, outbound, lane) or step.wanted:
@@ -218,6 +224,18 @@ def lanes_of(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
     """The lanes in which they do."""
     keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
     return [lane for (key,) in keys if (lane := tx.lane(key)) is not None]
+
+
+def requests_in(tx: Transaction, lane: int) -> OutboundRecord | None:
+    """The sequence whose requests leave in a lane."""
+    found = tx.execute(channels.REQUESTS_IN, {"lane": lane}).fetchone()
+    return None if found is None else tx.outbound(found[0])
+
+
+def reason_of(tx: Transaction, lane: Lane, number: int, reason: str) -> str:
+    """The reason of a dead letter of ``lane`` that was to be put aside for ``reason``."""
+    outbound = requests_in(tx, lane.id)
+    return NOT_REPLIED_TO if outbound is not None and number in outbound.value.acknowledged else reason
 
 
 def _give_up(tx: Transaction, outbound: OutboundRecord) -> None:

@@ -5,8 +5,9 @@ It is stored with the queue as JSON, without what is as by default. Times are in
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,6 +22,7 @@ FOREVER: Final = 253_402_300_799_000
 Durability = Literal["recoverable", "relaxed", "express"]
 """What a message survives: recoverable, a loss of power; relaxed, the death of all processes; express, nothing but the
 process that put it: it is in the memory of one, and gone with that."""
+Scope = Literal["node", "site", "enterprise"]
 _BOUNDS: Final = (
     *("max_backlog", "max_failures", "max_cancels", "max_deliveries"),
     *("max_messages", "max_bytes", "memory_limit"),
@@ -48,6 +50,9 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The fate of a message that finds no room: its producer is told, the next one to be delivered is a dead letter
     in its place, or its producer waits."""
     access: Literal["shared", "exclusive"] = "shared"
+    scope: Scope = "node"
+    """Which nodes see the queue, and may look at it and take from it: this one alone, those of its site, or all of the
+    enterprise. How far each may is said by its token."""
     peek: bool = True
     leasing: Literal["strict", "sublet"] = "strict"
     """Whether a consumer may settle what another one has leased."""
@@ -147,8 +152,33 @@ def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
     try:
         return msgspec.convert({**values, **options}, QueuePolicy)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ConfigurationError(f"The queue cannot be declared so: {error}.") from None
+        where = _OPTION.search(str(error))
+        wrong = str(error) if where is None else f"`{where[1]}` is {options[where[1]]!r}; it is {_allowed(where[1])}"
+        raise ConfigurationError(f"The queue cannot be declared so: {wrong}.") from None
 
+
+_OPTION: Final = re.compile(r" - at `\$\.(\w+)")
+
+
+def _allowed(option: str) -> str:
+    """The values that an option may have."""
+    kind = get_type_hints(QueuePolicy)[option]
+    if get_origin(kind) is Literal:
+        *others, last = map(repr, get_args(kind))
+        return f"{', '.join(others)} or {last}"
+    return _KINDS[kind]
+
+
+_KINDS: Final[dict[Any, str]] = {
+    bool: "True or False",
+    int: "a whole number of bytes",
+    int | None: "a whole number, at least 1, or None for no bound",
+    float: "a number of seconds",
+    float | None: "a number of seconds, or None for no end",
+    str | None: "a filter, as a text, or None",
+    tuple[float, ...]: "a list of seconds, such as [0, 1, 5]",
+    dict[str, str]: "a path for each name, such as {'amount': '/order/amount'}",
+}
 
 DEFAULT: Final = QueuePolicy()
 JOURNAL: Final = QueuePolicy(dead_letter=False, max_failures=None)

@@ -11,15 +11,29 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import new_identifier
-from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there, lanes_of, step_of, told_with
-from wsrm_mq.queue.ownership import Claim, count_unsettled, take
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.outbound import (
+    end_of,
+    end_outbound,
+    give_number,
+    is_ended_there,
+    lanes_of,
+    reason_of,
+    requests_in,
+    step_of,
+    told_with,
+)
+from wsrm_mq.queue.ownership import Claim, count_unsettled, settle_cursor, take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.replaying import REPLAYED
-from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, send
+from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, place_in, send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.queue.window import let_out
+from wsrm_mq.queue.withdrawing import Stored as DeadLetter
+from wsrm_mq.queue.withdrawing import withdraw
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     CloseSequenceResponse,
@@ -32,9 +46,9 @@ from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, 
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import channels, consuming
+from wsrm_mq.store import channels, consuming, routing
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.applications import source_queue
+from wsrm_mq.store.applications import hop_queue, source_queue
 from wsrm_mq.store.entries import HELD_BYTES
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane
@@ -51,6 +65,8 @@ RENEWED_BEFORE: Final = 60_000
 _KNOWN_FOR: Final = 365 * 24 * 3_600_000
 """Milliseconds for which a request that was stored ``once`` is known where nothing forgets it: its relay was killed at
 just that moment."""
+_NO_OFFER: Final = ""
+"""In the place of the name of an offered sequence: the destination takes none."""
 _OVER: Final = (OutboundState.CLOSED, OutboundState.FAILED, OutboundState.EXPIRED)
 """States in which nothing more of a sequence is sent, and something of it may be unacknowledged."""
 
@@ -62,6 +78,15 @@ class Destination(NamedTuple):
     rm: RMVersion
     soap: SOAPVersion
     addressing: AddressingVersion
+    is_node: bool = False
+    """It is the next node on the way of messages to queues elsewhere."""
+    run: str | None = None
+    """The run of the store that has these messages, where they are express; else ``None``."""
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue that its requests wait in."""
+        return hop_queue(self.address, self.run) if self.is_node else source_queue(self.address)
 
 
 class Stored(NamedTuple):
@@ -82,17 +107,18 @@ def store(
     is_last: bool = False,
     wants_reply: bool = False,
     offers: bool = False,
+    expires_at: int | None = None,
 ) -> Stored:
     """Store a request, which is sent in its turn until it is acknowledged, and replied to where it ``wants_reply``.
     ``is_last``: its sequence ends with it; ``offers``: that offers another one, for replies, as it has to for a request
-    that is replied to."""
+    that is replied to. ``expires_at``: it is a dead letter then, unless it is acknowledged."""
     offers = offers or wants_reply
-    queue = tx.queue(source_queue(to.address), "outgoing")
+    queue = tx.queue(to.queue, "outgoing")
     outbound = current(tx, queue, to, offers=offers)
     made = begin(tx, queue, to, offers=offers) if outbound is None else outbound
     header = give_number(tx, made, is_last=is_last)
     assert header is not None  # else it would not be the current one
-    sent = send(tx, made, message, header.number, wants_reply=wants_reply)
+    sent = send(tx, made, message, header.number, wants_reply=wants_reply, expires_at=expires_at)
     return Stored(sent, made.id, outbound is None)
 
 
@@ -107,6 +133,31 @@ def store_once(
     until = tx.now + _KNOWN_FOR
     tx.execute(consuming.ADD_DEDUPE, {**which, "message": stored.sent.position, "until": until})
     return stored
+
+
+def send_again(tx: Transaction, one: DeadLetter) -> int | None:
+    """Have a request that was given up be the last of the sequence that is current there, or of a new one: its own has
+    ended, or will. Answers its new position; ``None``: it is no request. Raises ``NotAllowed`` for a one-way that its
+    destination has acknowledged since."""
+    old = requests_in(tx, one.lane.id)
+    if old is None:
+        return None
+    if one.number in old.value.acknowledged and not one.wants_reply:
+        raise NotAllowed(
+            f"The message at position {one.position} is done: {old.value.terms.identifier} has acknowledged its number"
+            f" {one.number} since. `wsrm-mq dead-letter confirm pos:{one.position} --reason TEXT` ends its alarm."
+        )
+    withdraw(tx, one, REPLAYED)
+    tx.execute(routing.NO_DEADLINE, {"message": one.message})
+    offers = bool(old.offered) or bool(one.wants_reply)
+    made = current(tx, old.queue, _destination(old), offers=offers)
+    if made is None:
+        made = begin(tx, old.queue, _destination(old), offers=offers)
+    header, lane = give_number(tx, made, is_last=False), channel_of(tx, made)
+    assert header is not None  # else it would not be the current one
+    place_in(tx, made, lane, header.number, one.size)
+    names = {"queue": lane.queue, "message": one.message, "lane": lane.id, "number": header.number}
+    return tx.add_replay({**names, "wants_reply": one.wants_reply, "replay_of": one.position, "priority": None})
 
 
 def forget(tx: Transaction, address: str, message_id: str) -> None:
@@ -140,16 +191,17 @@ def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | No
     return None if found is None else tx.outbound(found[0])
 
 
-def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> OutboundRecord:
-    """A new sequence, which ``offers`` one for replies. Until its destination names it, its name is the MessageID of
-    the CreateSequence that asks for it, which is the same however often that is sent (S-CRE-009)."""
+def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool, takes_offer: bool = True) -> OutboundRecord:
+    """A new sequence, which ``offers`` one for replies where the destination ``takes_offer``. Until that names it, its
+    name is the MessageID of the CreateSequence that asks for it, which is the same however often that is sent
+    (S-CRE-009)."""
     terms = OutboundTerms(new_identifier(), to.rm, to.soap, to.addressing)
     made = OutboundRecord(
         value=OutboundSequence(terms, state=OutboundState.CREATING),
         queue=queue,
         peer=to.address,
         endpoint=EndpointReference(to.address),
-        offered=new_identifier() if offers else None,
+        offered=None if not offers else new_identifier() if takes_offer else _NO_OFFER,
     )
     tx.add_outbound(made)
     return made
@@ -181,7 +233,10 @@ def created(
     lifetime = min(response.expires or policy.max_expires, policy.max_expires)
     step_of(tx, about, Created(response.identifier, tx.now + lifetime))
     tx.agree(about)
-    receipt.sends = _let_out(tx, about)
+    if pass_gap(tx, about):
+        receipt.needs_watch = True
+    else:
+        receipt.sends = _let_out(tx, about)
     return receipt
 
 
@@ -203,11 +258,13 @@ def refused(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
 
 def refused_there(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
     """The destination answers so. Metro says it of an offer that it has accepted, where that answer was lost: then
-    another sequence, with another offer, is asked for."""
-    if outbound.offered is None or not tx.execute(channels.MAY_HAVE_ARRIVED, {"outbound": outbound.id}).fetchone():
+    another sequence, with another offer, is asked for. Else it may be the offer that is not taken: one without is
+    asked for."""
+    if not outbound.offered:
         refused(tx, outbound, why)
     elif step_of(tx, outbound, Own.REFUSED).act is OutboundAct.END:
-        go_on(tx, outbound)
+        takes_offer = tx.execute(channels.MAY_HAVE_ARRIVED, {"outbound": outbound.id}).fetchone() is not None
+        _carry_on(tx, outbound, without_offer=None if takes_offer else why)
 
 
 def replied(tx: Transaction, outbound: OutboundRecord, position: int, reply: ServiceReply) -> None:
@@ -241,15 +298,18 @@ def go_on(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None
     return end_of(outbound)
 
 
-def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
+def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | None = None) -> None:
     """Have another sequence take the messages of one that are not acknowledged, and behind them all that wait in
-    sequences that were to follow it. They are entries of their own, so each is found under both numbers."""
+    sequences that were to follow it. They are entries of their own, so each is found under both numbers.
+    ``without_offer``: why it offers none for replies."""
     if not any(count_unsettled(tx, lane, 1) for lane in lanes_of(tx, outbound)):
         return
     to = _destination(outbound)
     behind = tx.execute(outbounds.CREATING_BEHIND, {"queue": outbound.queue, "id": outbound.id}).fetchall()
     others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _destination(one) == to]
-    made = begin(tx, outbound.queue, to, offers=any(one.offered is not None for one in (outbound, *others)))
+    offers = any(one.offered is not None for one in (outbound, *others))
+    takes_offer = without_offer is None and outbound.offered != _NO_OFFER
+    made = begin(tx, outbound.queue, to, offers=offers, takes_offer=takes_offer)
     lane = channel_of(tx, made)
     _tell_unreplied(tx, outbound)
     for one in (outbound, *others):
@@ -260,7 +320,8 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord) -> None:
     given, last = lane.held, (outbound, *others)[-1].value.last_number
     made.follow(made.value._replace(given=given, last_number=None if last is None else given), tx.now)
     (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
-    reason = f"{given} messages of {outbound.value.terms.identifier}"
+    why = "" if without_offer is None else f", without an offer of one for replies, as it was refused: {without_offer}"
+    reason = f"{given} messages of {outbound.value.terms.identifier}{why}"
     tx.ledger("carried_on", lane, reason=reason)
 
 
@@ -270,8 +331,12 @@ def _tell_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
         waiting = (number for (number,) in tx.execute(channels.UNREPLIED, {"lane": lane.id}).fetchall())
         done = AckRanges.of(number for number in waiting if number in outbound.value.acknowledged)
         if done:
-            reason = f"acknowledged and not replied to: {done} of {outbound.value.terms.identifier}"
-            tx.ledger("requests_in_doubt", lane, reason=reason)
+            _tell_of_unreplied(tx, outbound, lane, done)
+
+
+def _tell_of_unreplied(tx: Transaction, outbound: OutboundRecord, lane: Lane | None, done: AckRanges) -> None:
+    reason = f"acknowledged and not replied to: {done} of {outbound.value.terms.identifier}"
+    tx.ledger("requests_in_doubt", lane, reason=reason)
 
 
 def _copy(tx: Transaction, old: Lane, lane: Lane) -> None:
@@ -293,7 +358,10 @@ def _copy(tx: Transaction, old: Lane, lane: Lane) -> None:
 
 def close(tx: Transaction, outbound: OutboundRecord) -> CloseSequence | None:
     """Take no more messages into a sequence. Answers what asks its destination for the last acknowledgement (S-CLO-001,
-    S-CLO-002, S-CLO-005). 1.0 has no such thing: there what is not acknowledged goes on in another sequence."""
+    S-CLO-002, S-CLO-005). 1.0 has no such thing: there what is not acknowledged goes on in another sequence. Of one
+    that its destination has not created nothing has left: it goes on as it is."""
+    if outbound.value.state is OutboundState.CREATING:
+        return None
     step_of(tx, outbound, Own.CLOSE if outbound.value.terms.rm.has_close else Own.CHANNEL_ENDED)
     for lane in lanes_of(tx, outbound):
         lane.discard_from, lane.discard_reason = 1, REPLAYED
@@ -301,6 +369,41 @@ def close(tx: Transaction, outbound: OutboundRecord) -> CloseSequence | None:
         return close_element(outbound)
     go_on(tx, outbound)
     return None
+
+
+def give_up(tx: Transaction, lane: Lane, position: int, number: int, reason: str) -> None:
+    """Make a dead letter of a message that was to leave in ``lane``, and have those behind it pass the gap. What its
+    destination has acknowledged was not replied to: sent again, it may be done twice."""
+    bury(tx, lane, position, number, reason_of(tx, lane, number, reason))
+    settle_cursor(tx, lane)
+    leave_gap(tx, lane.id, number)
+
+
+def leave_gap(tx: Transaction, lane: int, number: int) -> None:
+    """The message of this number is given up. Behind the gap that a request leaves, nothing would be delivered: its
+    sequence is closed, and what is not acknowledged goes on in another one, with new numbers. What was acknowledged
+    behind the gap may never be delivered: that is told. What is acknowledged itself leaves none."""
+    outbound = requests_in(tx, lane)
+    if outbound is None or outbound.value.state is not OutboundState.CREATED:
+        return
+    if number in outbound.value.acknowledged:
+        _tell_of_unreplied(tx, outbound, tx.lane(lane), AckRanges(((number, number),)))
+        return
+    behind = outbound.value.acknowledged.without(AckRanges(((1, number),)))
+    if behind:
+        why = f"acknowledged behind number {number}, which was given up: {behind} of {outbound.value.terms.identifier}"
+        tx.ledger("requests_in_doubt", tx.lane(lane), reason=why)
+    close(tx, outbound)
+
+
+def pass_gap(tx: Transaction, outbound: OutboundRecord) -> bool:
+    """The same for a gap that is there already, as after an operator has taken a message out; whether there is one."""
+    for lane in lanes_of(tx, outbound):
+        for number, _error in tx.execute(channels.GAPS_IN, {"lane": lane.id}).fetchall():
+            if number not in outbound.value.acknowledged:
+                leave_gap(tx, lane.id, number)
+                return True
+    return False
 
 
 def seal(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
@@ -312,13 +415,14 @@ def seal(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
     return end_of(outbound) if was_open and is_ended_there(outbound) else None
 
 
-def terminate(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
+def terminate(tx: Transaction, outbound: OutboundRecord, reason: str = TERMINATED) -> TerminateSequence | None:
     """End a sequence whatever is unacknowledged in it, which becomes dead letters (S-TRM-007). Answers its end, where
     that is to be told."""
     was_known = outbound.value.state is not OutboundState.CREATING
+    _tell_unreplied(tx, outbound)
     step_of(tx, outbound, Own.TERMINATE)
     step_of(tx, outbound, Own.CHANNEL_ENDED)
-    _end(tx, outbound, TERMINATED)
+    _end(tx, outbound, reason)
     return end_of(outbound) if was_known and outbound.value.terms.rm.has_close else None
 
 

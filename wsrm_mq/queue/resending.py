@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.ownership import Claim, give_back, settle_cursor, still_mine
+from wsrm_mq.queue.ownership import Claim, give_back, still_mine
 from wsrm_mq.queue.policy import Resend
+from wsrm_mq.queue.requests import give_up
 from wsrm_mq.queue.settle import Settled
-from wsrm_mq.store import channels
+from wsrm_mq.store import channels, entries
 from wsrm_mq.store.transaction import Transaction
 
 NOT_ACKNOWLEDGED: Final = "not_acknowledged"
@@ -32,9 +32,10 @@ def sent(
     wait = resend.wait(attempt)
     if wait is not None:
         tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
-    else:
-        bury(tx, record, position, number, NOT_ACKNOWLEDGED)
-        settle_cursor(tx, record)
+    elif (
+        tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None
+    ):  # else the answer has acknowledged it
+        give_up(tx, record, position, number, NOT_ACKNOWLEDGED)
     record.running_since = tx.now if over_at is None else min(over_at, tx.now)
     released = release and give_back(tx, held)
     return Settled(released, None, record.has_next, record.cursor)

@@ -35,6 +35,9 @@ LEDGER: Final = 1_000
 """Rows of the ledger deleted in one transaction."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Of bodies; one message may have more."""
+ARRIVED: Final = 30 * 24 * 3_600_000
+"""Milliseconds for which a message of another node is known again at least, whatever a service keeps: one that was away
+may send for so long what has come by another way."""
 CLIENTS: Final = 24 * 3_600_000
 """ms. How long a subscription that has ended, and its client, are on record."""
 GRACE: Final = 60_000
@@ -136,6 +139,7 @@ class Batch:
         tx.execute(sql.DROP_LEDGER_OF_ENTRIES, (entries,))
         dropped = tx.execute(sql.DROP_MESSAGES, (as_json([*self.messages]),)).fetchall()
         tx.execute(sql.DROP_HEADERS, (as_json([*self.messages]),))
+        tx.execute(sql.DROP_ROUTED, (as_json([*self.messages]),))
         BY_LANE.forget(tx, gone)
         BY_CONNECTION.forget(tx, ((connection, key) for key, connection in dropped))
         freed = tx.execute(sql.FREE_BODIES, {"keys": as_json([*self.bodies]), "now": tx.now}).fetchall()

@@ -64,16 +64,14 @@ def send(
     *,
     is_awaited: bool = False,
     wants_reply: bool = False,
+    expires_at: int | None = None,
 ) -> Sent:
     """Have a message about a sequence leave. ``number``: its place in the outbound sequence, which is the one that this
     is about, or that answers it; it leaves again until that is acknowledged. ``is_awaited``: it is fetched, and
     leaves on a response now; if that fails, it can be fetched. ``wants_reply``: it leaves again until it is
     replied to (S-RET-011)."""
     channel = _lead(tx, about, _channel(about, message.to, is_numbered=number is not None))
-    if number is not None and isinstance(about, OutboundRecord) and not may_leave(about, number):
-        channel.put_off(tx.now, number, len(message.body))
-    else:
-        number = channel.append(tx.now, number)
+    number = place_in(tx, about, channel, number, len(message.body))
     key = tx.add_message(
         {
             "message_id": message.message_id,
@@ -87,7 +85,7 @@ def send(
         }
     )
     entry = {"id": key, "queue": channel.queue, "message": key, "lane": channel.id, "number": number}
-    tx.add_entry({**_FRESH, **entry, "wants_reply": int(wants_reply)})
+    tx.add_entry({**_FRESH, **entry, "wants_reply": int(wants_reply), "expires_at": expires_at})
     if isinstance(about, SequenceRecord) and message.to == about.acks_to:
         about.ack_due_at = None  # this takes it along
     if about.value.terms.rm.is_fetched(message.to.address):
@@ -98,6 +96,14 @@ def send(
     return Sent(key, take(tx, channel))
 
 
+def place_in(tx: Transaction, about: About, channel: Lane, number: int | None, size: int) -> int:
+    """Give a message its place in a lane; answers its number there."""
+    if number is None or not isinstance(about, OutboundRecord) or may_leave(about, number):
+        return channel.append(tx.now, number)
+    channel.put_off(tx.now, number, size)
+    return number
+
+
 _FRESH: Final = {
     "named": 1,
     "waiter": None,
@@ -105,7 +111,6 @@ _FRESH: Final = {
     "reason": None,
     "settled_at": None,
     "priority": None,
-    "expires_at": None,
 }
 
 

@@ -170,6 +170,14 @@ def hand_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
     return [answers[one.position] for one in leases]
 
 
+def take_back(tx: Transaction, leases: Sequence[Lease]) -> None:
+    """Messages in no group that were leased ahead, and that no consumer got, go back: that was no delivery. Of those
+    that are delivered at most once the lease ends, which is on record."""
+    allowed, _answers = _judge(tx, leases, only_leased=True)
+    keys = [one.position for one in allowed if not one.was_handed_out]
+    tx.execute(consuming.NEVER_DELIVERED, {"keys": as_json(keys)})
+
+
 def _judge(
     tx: Transaction, leases: Sequence[Lease], *, only_leased: bool = False
 ) -> tuple[list[Standing], dict[int, Settlement]]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
-from wsrm_mq.errors import ConfigurationError, NotAllowed, UnknownQueue, Unrouted
-from wsrm_mq.queue import clearing
+from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue, Unrouted
+from wsrm_mq.queue import clearing, keeping
 from wsrm_mq.queue.adding import Put, add_entry, add_message
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import LOG, Declared, declare, refuse_system
@@ -228,12 +228,17 @@ def collect(tx: Transaction, queue: Declared, filter: str | None) -> None:
 
 def unsubscribe(tx: Transaction, client: str, name: str) -> Cleared:
     """End a durable subscription: its queue is deleted, and what is in it purged."""
+    return keeping.delete(tx, durable(tx, client, name), force=True)
+
+
+def durable(tx: Transaction, client: str, name: str) -> Declared:
+    """The queue of a durable subscription. Raises ``UnknownQueue``, and ``NotAllowed`` where it is of none."""
     row = tx.queue_row(queue_of(client, name))
     if row is None:
         raise UnknownQueue(f"There is no subscription {name!r} of the client {client!r}: `node.clients()` lists all.")
     queue = Declared(*row)
     _check_kind(queue)
-    return clearing.delete(tx, queue, force=True)
+    return queue
 
 
 def _check_kind(queue: Declared) -> None:
@@ -242,6 +247,14 @@ def _check_kind(queue: Declared) -> None:
 
 
 # who is there
+
+
+def refuse_used(tx: Transaction, queue: str) -> None:
+    """Raises ``QueueBusy`` where a program that lives has subscribed to a queue."""
+    found = [one for one in clients(tx, tx.instances, tx.now) if one.state == "live" and queue in one.queues]
+    if found:
+        who = ", ".join(f"{one.name or 'one without a name'} (process {one.pid})" for one in found)
+        raise QueueBusy(f"Programs have subscribed to {queue}: {who}. Wait for them, or leave out `if_unused`.")
 
 
 def clients(db: Database, instances: Instances, now: int) -> list[Client]:

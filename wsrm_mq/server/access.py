@@ -8,11 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from wsrm_mq.destination.proxies import Proxies
 from wsrm_mq.errors import NotAuthenticated, TooManyLogins
 from wsrm_mq.events.telling import Events
+from wsrm_mq.queue import browsing
+from wsrm_mq.queue.policies import Scope
 from wsrm_mq.server.logins import MOST, SECONDS, FailedLogins
 from wsrm_mq.server.rights import Grant, Principal, Right
 from wsrm_mq.server.tokens import Token, digest, listed, used
@@ -33,12 +36,15 @@ class _Known(NamedTuple):
     by_digest: dict[str | None, Token]
     by_certificate: dict[str | None, Token]
     by_name: dict[str, Token]
+    scopes: dict[str, Scope]
+    """The scope of each queue that other nodes may see."""
     until: float
 
 
 class Access:
     """For the threads of a process. ``address_header`` and ``name_header``: where trusted proxies report the address
-    and the name of their TLS client."""
+    and the name of their TLS client. ``nodes``: the names of the other nodes, which their tokens have, each with
+    whether it is of this one's site."""
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Access:
         trusted_proxies: Collection[str] = (),
         address_header: str | None = None,
         name_header: str | None = None,
+        nodes: Mapping[str, bool] = MappingProxyType({}),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -55,11 +62,12 @@ class Access:
         self._proxies = Proxies(trusted_proxies, "forwarded" if address_header else None)
         self._address_header = address_header and address_header.lower()
         self._name_header = name_header and name_header.lower()
+        self._nodes = nodes
         self._monotonic = monotonic
         self._failed = FailedLogins(monotonic)
         self._used: dict[str, int] = {}
         """When the use of a token was written down last by this process, ms since the epoch."""
-        self._known = _Known({}, {}, {}, float("-inf"))
+        self._known = _Known({}, {}, {}, {}, float("-inf"))
 
     def of_request(self, headers: Mapping[str, str], address: str | None) -> Principal:
         """The principal of a request over HTTP from ``address``; ``headers`` have names in lower case. See
@@ -89,7 +97,16 @@ class Access:
         token = self._tokens().by_name.get(principal.name)
         if token is None or token.created_at != principal.since or token.has_expired(self._store.clock()):
             raise NotAuthenticated(f"The token {principal.name} was revoked, or has expired.", CHALLENGE)
-        return token.principal
+        return self._principal(token)
+
+    def _principal(self, token: Token) -> Principal:
+        principal, is_near = token.principal, self._nodes.get(token.name)
+        if is_near is None:
+            return principal
+        scopes = self._tokens().scopes
+        return principal._replace(
+            offered=frozenset(name for name, scope in scopes.items() if is_near or scope == "enterprise")
+        )
 
     def _peer(self, headers: Mapping[str, str], address: str | None) -> str | None:
         reported = headers.get(self._address_header, "") if self._address_header is not None else ""
@@ -101,7 +118,7 @@ class Access:
         if token.has_expired(self._store.clock()):
             raise self._refused(peer, f"The token {token.name} has expired.")
         self._note_use(token)
-        return token.principal
+        return self._principal(token)
 
     def _refused(self, peer: str | None, why: str) -> NotAuthenticated:
         count, seconds = self._failed.note(peer)
@@ -128,10 +145,12 @@ class Access:
         if now >= self._known.until:
             with self._store.reader() as db:
                 found = listed(db)
+                scopes = browsing.scopes(db) if self._nodes else {}
             self._known = _Known(
                 {one.digest: one for one in found if one.digest is not None},
                 {one.certificate: one for one in found if one.certificate is not None},
                 {one.name: one for one in found},
+                scopes,
                 now + _FRESH,
             )
         return self._known

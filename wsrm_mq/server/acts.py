@@ -12,6 +12,7 @@ import msgspec
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import settling
+from wsrm_mq.queue.expiring import holder_left
 from wsrm_mq.queue.policies import ms
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.server.rights import Principal
@@ -71,11 +72,17 @@ def settled(acts: Sequence[Settle], tx: Unit) -> list[Settlement]:
     return answers
 
 
+def hand_back(tx: Unit, leases: Sequence[Lease]) -> list[Settlement]:
+    """Leases go back. A message that is delivered at most once does not come again, and that is on record."""
+    holder_left(tx, leases, "its consumer has not got it, or not begun it")
+    return settling.hand_back(tx, leases)
+
+
 _PLAIN: Final[dict[str, Callable[[Unit, Sequence[Lease]], list[Settlement]]]] = {
     "ack": settling.ack,
     "release": settling.release,
     "expire": settling.expire,
-    "hand_back": settling.hand_back,
+    "hand_back": hand_back,
 }
 
 

@@ -7,6 +7,7 @@ A grant is a right and a pattern. In the pattern of queues ``*`` stands for any 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -14,13 +15,14 @@ from wsrm_mq.errors import ConfigurationError, RightMissing
 from wsrm_mq.queue.declaring import unknown
 from wsrm_mq.queue.topics import check_pattern
 
-Right = Literal["put", "consume", "peek", "admin"]
+Right = Literal["put", "consume", "peek", "admin", "route"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 _MEANS: Final[dict[Right, str]] = {
     "put": "put messages there",
     "consume": "take messages from there",
     "peek": "look at what is there",
     "admin": "declare, bind, purge or redrive it",
+    "route": "hand over messages for it as another node",
 }
 TOPIC: Final = "topic:"
 """The beginning of a grant's pattern that is of topics."""
@@ -45,10 +47,15 @@ class Principal(NamedTuple):
     grants: tuple[Grant, ...]
     since: int = 0
     """When its token was made, ms since the epoch: another one of that name is another principal."""
+    offered: Collection[str] | None = None
+    """The queues whose scope it is in, where it is another node; ``None``: it is a program."""
 
     def may(self, right: Right, queue: str) -> bool:
-        """Whether it has the right to a queue; dead letters and a journal are their queue's."""
+        """Whether it has the right to a queue; dead letters and a journal are their queue's. What another node puts
+        goes to queues of any scope."""
         of = queue.partition("#")[0]
+        if right != "put" and self.offered is not None and of not in self.offered:
+            return False
         return any(grant.right == right and grant.covers(of) for grant in self.grants)
 
     def require(self, right: Right, queue: str) -> None:
@@ -56,7 +63,7 @@ class Principal(NamedTuple):
         ``RightMissing`` where it has another one."""
         if self.may(right, queue):
             return
-        if any(grant.covers(queue.partition("#")[0]) for grant in self.grants):
+        if any(self.may(one, queue) for one in RIGHTS):
             raise RightMissing(
                 f"{self.name} may not {_MEANS[right]}: {queue}. An operator grants that: `wsrm-mq token add`."
             )

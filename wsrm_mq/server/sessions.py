@@ -13,8 +13,8 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -25,6 +25,7 @@ from wsrm_mq.errors import (
     NotAllowed,
     NotFound,
     SessionEnded,
+    StoreUnavailable,
     SubscriptionClosed,
 )
 from wsrm_mq.node import Node
@@ -35,7 +36,8 @@ from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue import declaring, settling, subscribing
 from wsrm_mq.queue.expiring import holder_left
 from wsrm_mq.queue.settling import Settlement
-from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, settled
+from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, hand_back, settled
+from wsrm_mq.server.answers import Answers
 from wsrm_mq.server.bounds import Bounds, Use
 from wsrm_mq.server.waiting import Lines, Wanted, give_back
 from wsrm_mq.store.transaction import Transaction as Unit
@@ -51,12 +53,15 @@ SHARED_SECONDS: Final = 60.0
 @dataclass(slots=True, eq=False)
 class Had:
     """A message that a session has leased; ``subscription``: by which. ``until``: when the lease ends, by the clock of
-    sessions, and ``lasts``, how many seconds it had; both ``None``: it has no end."""
+    sessions, and ``lasts``, how many seconds it had; both ``None``: it has no end. ``is_over``: that was noted.
+    ``request``: the number of the request by whose answer it left."""
 
     message: Message
     subscription: Subscription | None
     lasts: float | None
     until: float | None
+    is_over: bool = False
+    request: int | None = None
 
 
 class Session:
@@ -83,6 +88,10 @@ class Session:
         again."""
         self._subscriptions: dict[int, Subscription] = {}
         self._received_from: set[str] = set()
+        self.answers = Answers()
+        self._returning = asyncio.Lock()
+        """Held while messages that its client has not got go back: the end of one return would let a subscription go on
+        amid another one."""
         self.clients: set[str] = set()
         """As whom it has subscribed."""
 
@@ -144,9 +153,9 @@ class Session:
         self._use.give("sessions")
 
     def _leave(self, subscriptions: list[Subscription], had: list[Had], gone: set[str]) -> None:
-        homes: dict[Opened, list[Had]] = {self._node: []} if self._received_from else {}
-        for one in had:
-            homes.setdefault(self._home_of(one.message), []).append(one)
+        homes = self._by_home(had)
+        if self._received_from:
+            homes.setdefault(self._node, [])
         for home, mine in homes.items():
             with suppress(KeeperGone):
                 home.call(partial(self._hand_back, mine), wakes=True, keep=True)
@@ -168,6 +177,12 @@ class Session:
     def _consumer(self) -> str:
         """Its name as a reader of a queue that one consumer alone may read."""
         return f"{self.client} ({self.name[:6]})"
+
+    def _by_home(self, had: Sequence[Had]) -> dict[Opened, list[Had]]:
+        homes: dict[Opened, list[Had]] = {}
+        for one in had:
+            homes.setdefault(self._home_of(one.message), []).append(one)
+        return homes
 
     def _home_of(self, message: Message) -> Opened:
         home = message.home
@@ -319,14 +334,53 @@ class Session:
         return answers
 
     async def give_back(self, messages: Sequence[Message]) -> None:
-        """Messages that its client has not got go back, uncounted."""
-        had = [one for message in messages if (one := self._had.get(message.position)) is not None]
-        await self.settle(
-            [
-                Settle(position=one.message.position, lease=one.message.lease.fence or 0, action="hand_back")
-                for one in had
-            ]
-        )
+        """Messages that its client has not got go back, uncounted. So does what waits behind them for a subscription:
+        all of it comes again, in its order. What a process kept that is gone is lost, and keeps nothing else back."""
+        async with self._returning:
+            found = [self._had.get(message.position) for message in messages]
+            had = [one for one, message in zip(found, messages, strict=True) if one and one.message is message]
+            subscriptions = {one.subscription for one in had if one.subscription is not None}
+            try:
+                had += await self._recalled(subscriptions)
+                self._check()
+                for home, mine in self._by_home(had).items():
+                    leases = [one.message.lease for one in mine]
+                    with _keeper_gone(home, self._node):
+                        await asyncio.wrap_future(home.submit(partial(hand_back, leases=leases), keep=True))
+                    for one in mine:
+                        self._dropped(one)
+                        if one.subscription is not None:
+                            one.subscription.gone([one.message], is_returned=True)
+            finally:
+                for subscription in subscriptions:
+                    subscription.pause(is_on=False)
+
+    async def _recalled(self, subscriptions: Set[Subscription]) -> list[Had]:
+        """The messages that wait for these subscriptions, which are paused; none is on its way to them any more."""
+        parts = [part for one in subscriptions for part in one.parts if part.flow.is_open]
+        for one in subscriptions:
+            one.pause(is_on=True)
+        for home in {part.home for part in parts}:
+            assert isinstance(home, Opened)
+            with _keeper_gone(home, self._node):
+                await asyncio.wrap_future(home.submit(_nothing, wakes=False))
+        found = [(part, message) for part in parts for message in part.flow.recall()]
+        for part, message in found:
+            await self._given([message], part)
+        return [self._had[message.position] for _part, message in found]
+
+    def answered(self, request: int | None, messages: Sequence[Message]) -> None:
+        """Messages leave with the answer to a request; ``None``: that has no number."""
+        for message in messages:
+            if not message.is_barrier:
+                self._had[message.position].request = request
+
+    async def lost(self, requests: Collection[int], *, for_good: bool = True) -> None:
+        """Its client has not got the answers to these requests: what they have leased goes back, uncounted.
+        ``for_good``: nor does it wait for another one."""
+        if requests:
+            await self.answers.lose(requests, for_good=for_good)
+            await self.give_back([one.message for one in self._had.values() if one.request in requests])
 
     def _of(self, act: Settle) -> Had | None:
         one = self._had.get(act.position)
@@ -382,9 +436,14 @@ class Session:
         return collected.positions
 
     def forget_ended(self, now: float) -> None:
-        """Drop what it has not settled within the lease, and long after that: others have it."""
+        """Note what it has not settled within the lease, so that its group comes again; long after that, drop it. Of
+        what came by a subscription that knows whether the lease lasts: it may have been renewed with its group."""
         for one in list(self._had.values()):
-            if one.until is not None and one.until + LATE_SECONDS < now:
+            if one.until is None or one.until >= now:
+                continue
+            if one.subscription is not None and not one.is_over:
+                one.is_over = one.subscription.is_over(one.message)
+            if one.until + LATE_SECONDS < now and (one.subscription is None or one.is_over):
                 self._dropped(one)
 
 
@@ -485,6 +544,15 @@ async def _taken(
             await asyncio.wait([woken, *gone], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             subscription.unwait(wake)
+
+
+def _keeper_gone(home: Opened, node: Node) -> AbstractContextManager[None]:
+    """Within it, no answer of the process that keeps the express messages of ``home`` is no error."""
+    return nullcontext() if home is node else suppress(StoreUnavailable)
+
+
+def _nothing(_tx: Unit) -> None:
+    """It is done when all is done that was asked of the store before."""
 
 
 def _is_endless(message: Message) -> bool:

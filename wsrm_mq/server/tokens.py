@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound
 from wsrm_mq.server.rights import Grant, Principal
@@ -64,7 +64,7 @@ def add(
         raise ConfigurationError(
             f"{name!r} is no name of a token: that has 1 to {LONGEST} printable characters and no slash."
         )
-    if tx.execute(tokens.TOKEN, {"name": name}).fetchone() is not None:
+    if named(tx, name) is not None:
         raise NotAllowed(f"There is a token {name}: `wsrm-mq token revoke {name}` ends it.")
     other = certificate and tx.execute(tokens.TOKEN_OF_CERTIFICATE, {"certificate": certificate}).fetchone()
     if other:
@@ -93,7 +93,13 @@ def used(tx: UnitOfWork, name: str, at: int) -> None:
 
 def listed(db: Database) -> list[Token]:
     """All tokens, by their names."""
-    return [
-        Token(name, hashed, certificate, tuple(Grant(*one) for one in json.loads(grants)), *times)
-        for name, hashed, certificate, grants, *times in db.execute(tokens.TOKENS).fetchall()
-    ]
+    return [_token(*row) for row in db.execute(tokens.TOKENS).fetchall()]
+
+
+def named(tx: UnitOfWork, name: str) -> Token | None:
+    row = tx.execute(tokens.TOKEN, {"name": name}).fetchone()
+    return None if row is None else _token(*row)
+
+
+def _token(name: str, hashed: str | None, certificate: str | None, grants: str, *times: Any) -> Token:
+    return Token(name, hashed, certificate, tuple(Grant(*one) for one in json.loads(grants)), *times)

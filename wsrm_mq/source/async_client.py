@@ -7,17 +7,16 @@ from typing import Any, Self
 
 import zeep
 
-from wsrm_mq.source.zeep_client import Later, ReliableClient, ReliableTransport, answered, response
+from wsrm_mq.source.zeep_client import Later, ReliableClient, ReliableTransport, Request, answered, response
 
 
 class AsyncReliableTransport(ReliableTransport):
     """``ReliableTransport`` for a client that awaits its answers."""
 
-    async def _exchange(self, content: bytes, to: str, wants_reply: bool) -> Any:
-        if not wants_reply:
-            await asyncio.to_thread(self._source.send, content, to=to)
+    async def _exchange(self, request: Request) -> Any:
+        sent = await asyncio.to_thread(request.give, self._source)
+        if not request.wants_reply:
             return response(202, "", b"")
-        sent = await asyncio.to_thread(self._source.ask, content, to=to)
         return answered(await self._source.reply_async(sent, self._timeout))
 
 

@@ -10,14 +10,15 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from wsrm_mq.delivery.hanging import Patient
-from wsrm_mq.delivery.posted import Answered, Post
-from wsrm_mq.envelope.content import content_type_of
-from wsrm_mq.errors import LeftAlone, NotAnswered
+from wsrm_mq.delivery.posted import Answered, Post, speaks
+from wsrm_mq.errors import LeftAlone, NotAnswered, Unread
+from wsrm_mq.events import telling as events
 from wsrm_mq.remembered import Recent
 
 PART: Final = 1 / 8
@@ -26,29 +27,42 @@ MOST: Final = 60.0
 """A host is left alone for this part of the time for which it has been away, for so many seconds at least and at most:
 ever longer, and what waits for it is held up by no more than that. Each pause is taken from 80 to 120 %, so that many
 sources do not come back together (S-RET-004)."""
+TOLD_AGAIN: Final = 600.0
+"""Seconds between two events that tell of a host that is away."""
 LONGEST_ASKED: Final = 3_600.0
 """Seconds: the most of a Retry-After that counts."""
-_AWAY: Final = frozenset((408, 425, 429, 502, 503, 504))
-"""HTTP statuses that say nothing of the message."""
+_FROM_GATEWAYS: Final = frozenset((408, 425, 429, 502, 503, 504))
+"""HTTP statuses that say nothing of the message, unless what came with them does."""
 _HOSTS: Final = 4_096
 
 
-class _Away:
-    def __init__(self, since: float | None, until: float, why: str) -> None:
-        self.since, self.until, self.why = since, until, why
+class _Away(NamedTuple):
+    since: float
+    until: float
+    why: str
+    began: str
+    """``since``, for people."""
+    told_at: float
 
 
 class Persistent(Patient):
-    """A ``Patient`` that never gives a host up."""
+    """A ``Patient`` that never gives a host up. ``tell`` tells of one that is away, and of one that is back."""
 
-    def __init__(self, post: Post, monotonic: Callable[[], float] = time.monotonic, **options: Any) -> None:
+    def __init__(
+        self,
+        post: Post,
+        monotonic: Callable[[], float] = time.monotonic,
+        tell: Callable[..., None] = events.tell,
+        **options: Any,
+    ) -> None:
         super().__init__(post, monotonic, **options)
         self._clock = monotonic
-        self._away: Recent[str, _Away] = Recent(_HOSTS)
+        self.tell = tell
+        self._away: Recent[str, _Away | None] = Recent(_HOSTS)
         self._guard = threading.Lock()
 
     def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
-        away = self._away.get(_place(url))
+        away = self._away.get(self.place(url))
         left = 0.0 if away is None else away.until - self._clock()
         if away is not None and left > 0:
             return LeftAlone(f"{url}: is tried again in {left:.3g} s: {away.why}", left)
@@ -62,34 +76,55 @@ class Persistent(Patient):
             raise left_alone
         try:
             answered = super().__call__(url, headers, body, who, 0.0)
-        except LeftAlone:
+        except (LeftAlone, Unread):
             raise
         except NotAnswered as error:
             raise self._put_off(url, str(error).removeprefix(f"{url}: ")) from error
-        if answered.status in _AWAY and "xml" not in content_type_of(answered.headers):
-            asked = _retry_after(answered.headers)
-            raise self._put_off(url, f"answered {answered.status}", asked)
-        self._away.keep(_place(url), _Away(None, 0.0, ""))
+        if (why := self.why_away(answered)) is not None:
+            raise self._put_off(url, why, _retry_after(answered.headers))
+        self.is_back(url)
         return answered
+
+    def why_away(self, answered: Answered) -> str | None:
+        """Why nothing takes the message there, by an answer that says so."""
+        is_away = answered.status in _FROM_GATEWAYS and not speaks(answered)
+        return f"answered {answered.status}" if is_away else None
+
+    def place(self, url: str) -> str:
+        """What is away with an address that is."""
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc}".lower()
+
+    def is_back(self, url: str) -> None:
+        """The host answers."""
+        before = self._away.get(self.place(url))
+        self._away.keep(self.place(url), None)
+        if before is not None:
+            self.tell("source.back", host=self.place(url), seconds=round(self._clock() - before.since))
+
+    def away(self, url: str) -> tuple[float, str] | None:
+        """For how many seconds the host is away, and why; ``None``: it answers, or was not asked."""
+        away = self._away.get(self.place(url))
+        return None if away is None else (self._clock() - away.since, away.why)
 
     def try_now(self) -> None:
         """Try every host again with the next message for it."""
         self._away = Recent(_HOSTS)
 
     def _put_off(self, url: str, why: str, asked: float | None = None) -> LeftAlone:
-        place, now = _place(url), self._clock()
+        place, now = self.place(url), self._clock()
         with self._guard:
             before = self._away.get(place)
-            since = now if before is None or before.since is None else before.since
+            since = now if before is None else before.since
             seconds = min(MOST, max(LEAST, (now - since) * PART)) * random.uniform(0.8, 1.2)
             seconds = max(seconds, min(asked or 0.0, LONGEST_ASKED))
-            self._away.keep(place, _Away(since, now + seconds, why))
+            is_told = before is not None and now - before.told_at < TOLD_AGAIN
+            began = before.began if before is not None else datetime.now(UTC).isoformat(timespec="seconds")
+            told_at = before.told_at if before is not None and is_told else now
+            self._away.keep(place, _Away(since, now + seconds, why, began, told_at))
+        if not is_told:
+            self.tell("source.away", host=place, since=began, error=why)
         return LeftAlone(f"{url}: {why}; it is tried again in {seconds:.3g} s", seconds)
-
-
-def _place(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 def _retry_after(headers: list[tuple[str, str]]) -> float | None:

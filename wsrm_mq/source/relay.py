@@ -72,12 +72,11 @@ class Relay:
         self._failures += 1
 
 
-def call_of(to: Destination, message: OutgoingMessage, *, wants_reply: bool) -> Call:
+def call_of(to: Destination, message: OutgoingMessage, *, wants_reply: bool, offers: bool) -> Call:
     """A request as it waits in a database."""
     labels = to.rm.label, to.soap.label, to.addressing.label
-    return Call(
-        message.message_id, to.address, message.action, *labels, message.content_type, int(wants_reply), message.body
-    )
+    names = message.message_id, to.address, message.action
+    return Call(*names, *labels, message.content_type, int(wants_reply) | int(offers) << 1, message.body)
 
 
 def request_of(call: Call) -> tuple[Destination, OutgoingMessage]:

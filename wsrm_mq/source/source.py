@@ -129,6 +129,9 @@ class RMSource:
         self.offers = offers
         self._policy = policy
         self._headers = dict(headers or {})
+        about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
+        self.told = frozenset(name for name, value in about_http.items() if value)
+        """The options of HTTP that it was given."""
         self._engine = Engine(
             store,
             _never,
@@ -141,11 +144,15 @@ class RMSource:
             patience=self._patience,
         )
         self._relays: list[Relay] = []
-        self._engine.start()
-        self._engine.ask()
         self._notices = None
-        if on_notice is not None:
-            self._notices = Notices(on_notice, self._engine.store.reader, self._engine.events)
+        try:
+            self._engine.start()
+            self._engine.ask()
+            if on_notice is not None:
+                self._notices = Notices(on_notice, self._engine.store.reader, self._engine.events)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +174,8 @@ class RMSource:
         return with_headers
 
     def _patience(self, *arguments: object, **options: object) -> Persistent:
-        self._persistent = Persistent(*arguments, **options)  # type: ignore[arg-type]
+        tell = self._engine.events.tell
+        self._persistent = Persistent(*arguments, tell=tell, **options)  # type: ignore[arg-type, misc]
         return self._persistent
 
     # sending
@@ -178,29 +186,42 @@ class RMSource:
         *,
         to: str,
         action: str | None = None,
+        content_type: str | None = None,
         last: bool = False,
         acknowledged_within: float | None = None,
     ) -> Sent:
         """Send the SOAP envelope of a one-way request to the URL ``to``: it is stored when this returns. What it lacks
-        of addressing headers is put in; ``action`` where it has no wsa:Action. ``last``: no other follows it in its
-        sequence, which ends with it. ``acknowledged_within``: wait for so many seconds until it is acknowledged.
+        of addressing headers is put in; ``action`` where it has no wsa:Action. ``content_type``: of one with
+        attachments, multipart/related with its boundary; they stay byte for byte as they are. ``last``: no other
+        follows it in its sequence, which ends with it. ``acknowledged_within``: wait for so many seconds until it is
+        acknowledged.
 
         Raises ``BadRequest`` for what cannot be sent, ``StoreError`` where it cannot be stored, ``Pending`` where it
         is not acknowledged in time: it is sent all the same."""
-        sent = self._sent(envelope, to, action, is_last=last)
+        sent = self._sent(envelope, to, action, content_type, is_last=last)
         if acknowledged_within is not None:
             self.wait(sent, acknowledged_within)
         return sent
 
-    def ask(self, envelope: bytes, *, to: str, action: str | None = None) -> Sent:
+    def ask(self, envelope: bytes, *, to: str, action: str | None = None, content_type: str | None = None) -> Sent:
         """The same for a request that is replied to, on the response to it: it is sent until the reply is there, which
         ``reply`` and ``replies`` give."""
-        return self._sent(envelope, to, action, wants_reply=True)
+        return self._sent(envelope, to, action, content_type, wants_reply=True)
 
     def _sent(
-        self, envelope: bytes, to: str, action: str | None, *, is_last: bool = False, wants_reply: bool = False
+        self,
+        envelope: bytes,
+        to: str,
+        action: str | None,
+        content_type: str | None,
+        *,
+        is_last: bool = False,
+        wants_reply: bool = False,
     ) -> Sent:
-        destination, message = stamped(envelope, to, action, self.rm, self.addressing, wants_reply=wants_reply)
+        versions = self.rm, self.addressing
+        destination, message = stamped(
+            envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type
+        )
         position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply)
         return Sent(message.message_id, position)
 
@@ -227,21 +248,32 @@ class RMSource:
             for claim in done[1]:
                 self._engine.dispatcher.give(claim)
 
-        return self._engine.store.call(verb, keep=True, committed=give, leads=True)[0]
+        return self._engine.store.call(verb, committed=give, leads=True)[0]
 
     # out of the program's own database
 
     def enqueue(
-        self, connection: object, envelope: bytes, *, to: str, action: str | None = None, wants_reply: bool = False
+        self,
+        connection: object,
+        envelope: bytes,
+        *,
+        to: str,
+        action: str | None = None,
+        content_type: str | None = None,
+        wants_reply: bool = False,
     ) -> str:
         """Write a request into the table ``wsrm_outbox`` of the program's own database, by its ``connection`` and in
         its transaction: it is sent if and only if that is committed, once a ``relay`` has moved it into this store.
-        ``connection``: as for ``once``. ``wants_reply``: as ``ask``. Answers the MessageID.
+        ``connection``: as for ``once``. ``content_type``: as for ``send``; ``wants_reply``: as ``ask``. Answers the
+        MessageID.
 
         Raises ``BadRequest`` for what cannot be sent, ``OutboxError`` for a connection that it cannot use, and what the
         database itself raises."""
-        destination, message = stamped(envelope, to, action, self.rm, self.addressing, wants_reply=wants_reply)
-        outbox.add(connection, call_of(destination, message, wants_reply=wants_reply))
+        versions = self.rm, self.addressing
+        destination, message = stamped(
+            envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type
+        )
+        outbox.add(connection, call_of(destination, message, wants_reply=wants_reply, offers=self.offers))
         return message.message_id
 
     def relay(self, connect: Callable[[], object]) -> None:
@@ -259,7 +291,8 @@ class RMSource:
             claims: tuple[Claim, ...] = ()
             for call in calls:
                 to, message = request_of(call)
-                stored = requests.store_once(tx, to, message, wants_reply=bool(call.wants_reply), offers=self.offers)
+                how = {"wants_reply": bool(call.wants_reply & 1), "offers": bool(call.wants_reply & 2) or self.offers}
+                stored = requests.store_once(tx, to, message, **how)
                 if stored is not None and stored.sent.position is not None:
                     fresh[stored.sent.position] = call.message_id
                     claims += self._begun(tx, stored)
@@ -364,7 +397,9 @@ class RMSource:
         if outcome not in (None, "delivered"):
             raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
         if outcome is None and deadline is not None and time.monotonic() >= deadline:
-            raise Pending(sent.message_id)
+            with self._engine.store.reader() as db:
+                (why,) = db.execute(calls.WHY, {"message": sent.position}).fetchone()
+            raise Pending(sent.message_id, why)
         return outcome is not None
 
     def is_settled(self, sent: Sent) -> bool:

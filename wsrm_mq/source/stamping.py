@@ -22,14 +22,21 @@ _LIMITS: Final = Limits()
 
 
 def stamped(
-    envelope: bytes, to: str, action: str | None, rm: RMVersion, addressing: AddressingVersion, *, wants_reply: bool
+    envelope: bytes,
+    to: str,
+    action: str | None,
+    rm: RMVersion,
+    addressing: AddressingVersion,
+    *,
+    wants_reply: bool,
+    content_type: str | None = None,
 ) -> tuple[Destination, OutgoingMessage]:
-    """The request that ``envelope`` is, to be sent to the URL ``to``. Raises ``BadRequest`` for one that cannot be
-    sent."""
+    """The request that ``envelope`` is, to be sent to the URL ``to``; with parts where its ``content_type`` is
+    multipart/related. Raises ``BadRequest`` for one that cannot be sent."""
     parts = urlsplit(to)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadRequest(f"{to}: is no address that can be sent to; write http://host/path or https://host/path.")
-    headers = _read(envelope, _content_type(envelope, SOAPVersion.SOAP_1_1, None))
+    headers = _read(envelope, content_type or _content_type(envelope, SOAPVersion.SOAP_1_1, None))
     if headers.is_rm:
         raise BadRequest("The envelope has WS-ReliableMessaging headers already: give it without them.")
     spoken = headers.addressing
@@ -48,7 +55,7 @@ def stamped(
     soap, receiver = headers.soap, EndpointReference(to)
     # Metro sends an acknowledgement of a request to its ReplyTo: to the none address, so nowhere.
     reply_to = addressing.anonymous if wants_reply else None
-    content_type = _content_type(envelope, soap, action)
+    content_type = content_type or _content_type(envelope, soap, action)
     try:
         body, _place = complete_reply(envelope, content_type, soap, addressing, None, action, receiver, reply_to)
     except NotAnEnvelope as error:

@@ -7,34 +7,56 @@ not there in time, ``Pending`` says under which MessageID it will be.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import requests
 import zeep
 from lxml import etree
+from zeep.loader import absolute_location
 from zeep.plugins import Plugin
 from zeep.transports import Transport
-from zeep.wsdl.utils import etree_to_string, get_or_create_header
+from zeep.wsdl.utils import get_or_create_header
 
-from wsrm_mq.envelope.policy import Asserted, asserted
+from wsrm_mq.envelope.asserted import Asserted, asserted
+from wsrm_mq.envelope.wsdl import default_action, imports_in, input_names
 from wsrm_mq.errors import ConfigurationError, NotFound
 from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source.source import RESEND, Reply, RMSource, Sent
-from wsrm_mq.versions import ADDRESSING_VERSIONS
+from wsrm_mq.versions import ADDRESSING_VERSIONS, WSRM_1_0
 
 _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
 """What the plug-in tells the transport, among the headers of HTTP; it is not sent."""
 _STAMPED: Final = ("Action", "MessageID", "To", "ReplyTo", "FaultTo", "From")
 _OWN_WAITS: Final = 5
 """The first waits between sendings, which a WSDL may state; those behind them are the usual ones."""
-Take = Callable[[bytes, str, bool], Any]
-"""Takes the envelope of a request, its address, and whether it wants a reply; answers what its operation answers."""
+
+
+class Request(NamedTuple):
+    """The request of an operation."""
+
+    content: bytes
+    to: str
+    wants_reply: bool
+    content_type: str | None
+    """The Content-Type of a message with parts; else ``None``."""
+
+    def give(self, source: RMSource) -> Sent:
+        """Have it stored."""
+        given = source.ask if self.wants_reply else source.send
+        return given(self.content, to=self.to, content_type=self.content_type)
+
+
+Take = Callable[[Request], Any]
+"""Takes a request; answers what its operation answers."""
 _take: ContextVar[Take | None] = ContextVar("take", default=None)
 """The function that takes the request of this thread's operation, in place of sending it and waiting for its reply."""
+_wants_reply: ContextVar[bool] = ContextVar("wants_reply")
+"""Whether the request that this thread's operation makes is replied to."""
 
 
 class _Taken(Exception):
@@ -68,19 +90,59 @@ class ReliablePlugin(Plugin):
 
 
 def action_of(operation: Any) -> str:
-    """The wsa:Action of an operation, as its WSDL gives it: by itself, as its SOAPAction, or by its name."""
-    namespace = operation.binding.port_name.namespace.rstrip("/")
-    default = f"{namespace}/{operation.binding.port_name.localname}/{operation.name}"
-    return operation.abstract.wsa_action or operation.soapaction or default
+    """The wsa:Action of an operation, as its WSDL gives it: by itself, as its SOAPAction, or by its names."""
+    port_type, abstract = operation.binding.port_name, operation.abstract
+    input_name = operation.name if abstract.output_message is None else f"{operation.name}Request"
+    default = default_action(port_type.namespace or "", port_type.localname, input_name)
+    return abstract.wsa_action or operation.soapaction or default
+
+
+def _name_actions(client: zeep.Client, documents: list[bytes]) -> None:
+    """Give an operation without any action the one that the name of its input makes, which zeep does not keep."""
+    named = {key: name for document in documents for key, name in input_names(document).items()}
+    for operation in _operations_of(client):
+        port_type = operation.binding.port_name
+        name = named.get((port_type.text, operation.name))
+        if name is not None and not (operation.abstract.wsa_action or operation.soapaction):
+            operation.abstract.wsa_action = default_action(port_type.namespace or "", port_type.localname, name)
+
+
+def _operations_of(client: zeep.Client) -> Iterator[Any]:
+    """The operations of all ports; their bindings may be in documents that the WSDL imports."""
+    for service in client.wsdl.services.values():
+        for port in service.ports.values():
+            yield from port.binding.all().values()
+
+
+def _documents(transport: Transport, wsdl: str) -> list[bytes]:
+    """A WSDL, and those that it imports."""
+    found: dict[str, bytes] = {}
+    waiting = [wsdl]
+    for place in waiting:  # it grows
+        if place not in found:
+            found[place] = transport.load(place)
+            waiting += (absolute_location(one, place) for one in imports_in(found[place]))
+    return list(found.values())
 
 
 class ReliableTransport:
     """A transport of zeep's that posts by ``source``, and does all else as ``inner`` does. ``timeout``: for so many
-    seconds a reply is waited for; ``None``: for as long as it takes."""
+    seconds a reply is waited for; ``None``: for as long as it takes. What the session of ``inner`` has for its requests
+    goes with no request of ``source``: it is refused where that has not been told it too. What its ``post_xml`` makes
+    of an envelope, as parts with attachments, is sent."""
 
     def __init__(self, source: RMSource, inner: Transport | None = None, timeout: float | None = 30.0) -> None:
         self._source = source
         self._inner = Transport() if inner is None else inner
+        if type(self._inner).post is not Transport.post:
+            raise ConfigurationError(
+                f"{type(self._inner).__name__}.post is never called, as requests leave by the RM Source: have its "
+                "`post_xml` make what is sent, and call `self.post(address, message, headers)`."
+            )
+        self._making = copy(self._inner)
+        self._making._close_session = False
+        self._making.post = self._made  # type: ignore[method-assign]
+        _refuse_session(self._inner.session, source)
         self._timeout = timeout
 
     def __getattr__(self, name: str) -> Any:
@@ -90,16 +152,25 @@ class ReliableTransport:
         wanted = headers.pop(_WANTS_REPLY, None)
         if wanted is None:
             raise ConfigurationError("A ReliableTransport needs a ReliablePlugin, as the last of the client's plugins.")
-        content, wants_reply, take = etree_to_string(envelope), wanted == "yes", _take.get()
-        if take is not None:
-            raise _Taken(take(content, address, wants_reply))
-        return self._exchange(content, address, wants_reply)
+        token = _wants_reply.set(wanted == "yes")
+        try:
+            return self._making.post_xml(address, envelope, headers)
+        finally:
+            _wants_reply.reset(token)
 
-    def _exchange(self, content: bytes, to: str, wants_reply: bool) -> Any:
-        if not wants_reply:
-            self._source.send(content, to=to)
-            return response(202, "", b"")
-        return answered(self._source.reply(self._source.ask(content, to=to), self._timeout))
+    def _made(self, address: str, message: bytes | str, headers: Mapping[str, str]) -> Any:
+        """The request that zeep would post."""
+        said = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+        content_type = said if said.lower().startswith("multipart/") else None
+        content = message.encode() if isinstance(message, str) else message
+        request, take = Request(content, address, _wants_reply.get(), content_type), _take.get()
+        if take is not None:
+            raise _Taken(take(request))
+        return self._exchange(request)
+
+    def _exchange(self, request: Request) -> Any:
+        sent = request.give(self._source)
+        return answered(self._source.reply(sent, self._timeout)) if request.wants_reply else response(202, "", b"")
 
 
 def answered(reply: Reply) -> requests.Response:
@@ -139,7 +210,7 @@ class Later:
 class _Operations:
     """The operations of a client, whose requests ``take`` takes; its first argument is the operation's name."""
 
-    def __init__(self, client: ReliableClient, take: Callable[[str, bytes, str, bool], Any]) -> None:
+    def __init__(self, client: ReliableClient, take: Callable[[str, Request], Any]) -> None:
         # One that waits for nothing: a client for event loops has another one itself.
         self._service = zeep.Client.bind(client, client._default_service_name, client._default_port_name)
         self._taking = take
@@ -184,25 +255,30 @@ class ReliableClient(zeep.Client):
         plugins: list[Any] | None = None,
         **options: Any,
     ) -> None:
-        """``rm`` and ``addressing`` as for ``RMSource``; without ``rm``, the newest that the WSDL announces, else 1.1.
-        When requests are sent again is what that says of timing (1.0 alone can), unless ``source`` has a ``resend``.
-        ``timeout``: for so many seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are
-        zeep's. WS-Security (``wsse``) is refused: what it signs and encrypts would be stored with its secrets."""
+        """``rm`` and ``addressing`` as for ``RMSource``; without them, the newest that the policy of the port
+        announces, else 1.1, and with 1.0 the WS-Addressing that it announces. When requests are sent again is what
+        that says of timing (1.0 alone can), unless ``source`` has a ``resend``. ``timeout``: for so many
+        seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are zeep's. WS-Security
+        (``wsse``) is refused: what it signs and encrypts would be stored with its secrets."""
         refuse_security(options.get("wsse"))
         inner = Transport() if transport is None else transport
-        policy = asserted(inner.load(wsdl))
+        documents = _documents(inner, wsdl)
+        policy = asserted(documents, options.get("service_name"), options.get("port_name"))
         timing = {"resend": resend_of(policy)} if rm in (None, policy.rm.label) else {}
+        if addressing is None and policy.addressing is not None and (rm or policy.rm.label) == WSRM_1_0.label:
+            addressing = policy.addressing.label
         self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
         try:
             reliable = self._transport(self.source, inner, timeout)
             egress = [*(plugins or []), ReliablePlugin(self.source)]
             super().__init__(wsdl, transport=reliable, plugins=egress, **options)  # type: ignore[no-untyped-call]
+            _name_actions(self, documents)
+            self.source.offers = _has_replies(self)
+            self.later = _Operations(self, self._later)
+            """Its operations answer a ``Later`` as soon as their requests are stored."""
         except BaseException:
             self.source.close()
             raise
-        self.source.offers = _has_replies(self)
-        self.later = _Operations(self, self._later)
-        """Its operations answer a ``Later`` as soon as their requests are stored."""
 
     def __enter__(self) -> Self:
         return self
@@ -210,16 +286,16 @@ class ReliableClient(zeep.Client):
     def __exit__(self, *_raised: Any) -> None:
         self.source.close()
 
-    def _later(self, operation: str, content: bytes, to: str, wants_reply: bool) -> Any:
-        sent = self.source.ask(content, to=to) if wants_reply else self.source.send(content, to=to)
-        return Later(self, operation, sent, wants_reply=wants_reply)
+    def _later(self, operation: str, request: Request) -> Any:
+        return Later(self, operation, request.give(self.source), wants_reply=request.wants_reply)
 
     def enqueue(self, connection: object) -> _Operations:
         """Operations that write their requests by ``connection`` into the program's own database, in its transaction,
         and answer the MessageID: see ``RMSource.enqueue``. ``client.source.relay`` moves them on."""
 
-        def take(_operation: str, content: bytes, to: str, wants_reply: bool) -> str:
-            return self.source.enqueue(connection, content, to=to, wants_reply=wants_reply)
+        def take(_operation: str, request: Request) -> str:
+            content, to, wants_reply, content_type = request
+            return self.source.enqueue(connection, content, to=to, wants_reply=wants_reply, content_type=content_type)
 
         return _Operations(self, take)
 
@@ -242,8 +318,14 @@ class ReliableClient(zeep.Client):
 
 
 def reliable(client: zeep.Client, source: RMSource, timeout: float | None = 30.0) -> zeep.Client:
-    """Have a client that is there already send by ``source``."""
+    """Have a client that is there already send by ``source``. Raises ``ConfigurationError`` for one of asyncio."""
+    if isinstance(client, zeep.AsyncClient):
+        raise ConfigurationError(
+            "A zeep.AsyncClient awaits its answers: make an AsyncReliableClient(wsdl, store=…) in its place."
+        )
     refuse_security(client.wsse)
+    if isinstance(client.wsdl.location, str):
+        _name_actions(client, _documents(client.transport, client.wsdl.location))
     source.offers = source.offers or _has_replies(client)
     client.transport = ReliableTransport(source, client.transport, timeout)
     client.plugins = [*client.plugins, ReliablePlugin(source)]
@@ -253,8 +335,7 @@ def reliable(client: zeep.Client, source: RMSource, timeout: float | None = 30.0
 def _has_replies(client: zeep.Client) -> bool:
     """Whether an operation has an output. WCF refuses a sequence that offers none for replies then, and one that does
     where there are none."""
-    operations = (operation for binding in client.wsdl.bindings.values() for operation in binding.all().values())
-    return any(operation.abstract.output_message is not None for operation in operations)
+    return any(operation.abstract.output_message is not None for operation in _operations_of(client))
 
 
 def refuse_security(wsse: object) -> None:
@@ -263,6 +344,31 @@ def refuse_security(wsse: object) -> None:
             "wsse: a request that WS-Security has signed or given a password is stored as it is, and sent again as it "
             "was, with an old Timestamp. Have a proxy sign, or send by TLS with certificate=."
         )
+
+
+_SAID_BY: Final = {
+    "auth": ("headers", 'headers={"Authorization": "…"}'),
+    "cookies": ("headers", 'headers={"Cookie": "…"}'),
+    "headers": ("headers", 'headers={"…": "…"}'),
+    "verify": ("ca", 'ca="authorities.pem"; certificates are always verified'),
+    "cert": ("certificate", 'certificate="certificate-and-key.pem"'),
+    "proxies": ("proxy", 'proxy="http://proxy:3128"'),
+}
+"""What a session has for its requests → the option of ``RMSource`` that says it, and how."""
+
+
+def _refuse_session(session: requests.Session, source: RMSource) -> None:
+    plain = requests.Session()
+    plain.headers["User-Agent"] = session.headers["User-Agent"]
+    # A cookie that the server of the WSDL has set, as load balancers do, has a domain: the program has not set it.
+    has_cookies = any(not getattr(cookie, "domain", "") for cookie in session.cookies)
+    for name, (option, way) in _SAID_BY.items():
+        has = has_cookies if name == "cookies" else getattr(session, name) != getattr(plain, name)
+        if has and option not in source.told:
+            raise ConfigurationError(
+                f"The session of the transport has {name}, and the requests of an RM Source do not leave by it: "
+                f"tell RMSource too (ReliableClient: source={{…}}), {way}."
+            )
 
 
 def resend_of(policy: Asserted) -> Resend:

@@ -32,7 +32,8 @@ _TAKE: Final = "UPDATE queue SET application = ? WHERE id = ?"
 _ALL: Final = "SELECT id, name, application FROM queue WHERE kind IN ('app', 'outgoing')"
 _PERHAPS_FOREIGN: Final = written("""
 SELECT id, name, application FROM queue
-WHERE kind = 'outgoing' OR (kind = 'app' AND application IS NOT NULL AND application IS DISTINCT FROM ?)
+WHERE kind = 'outgoing' OR name LIKE 'route/%'
+OR (kind = 'app' AND application IS NOT NULL AND application IS DISTINCT FROM ?)
 """)
 
 
@@ -60,7 +61,12 @@ FETCHED: Final = "fetch/"
 other waits to be fetched (WS-MakeConnection)."""
 SOURCE: Final = "source/"
 """Nor so: the requests of an RM Source; the address that they are sent to follows."""
-OWN: Final = (OUTGOING, CONSUMES, SENT, FETCHED, SOURCE)
+ROUTES: Final = "route/"
+INTAKE: Final = f"{ROUTES}in"
+"""Nor so: what other nodes have handed over waits there for its place."""
+HOP: Final = "hop/"
+"""Nor so: messages for queues of other nodes, a transmission queue for each next node; its address follows."""
+OWN: Final = (OUTGOING, CONSUMES, SENT, FETCHED, SOURCE, ROUTES, HOP)
 """Beginnings of names that are no path's and no program's."""
 
 
@@ -72,6 +78,13 @@ def sent_queue(queue: str) -> str:
 def source_queue(address: str) -> str:
     """The queue of the requests to ``address``."""
     return f"{SOURCE}{queue_name(address)}"
+
+
+def hop_queue(address: str, run: str | None = None) -> str:
+    """The transmission queue of the next node at ``address``; of express messages, which a run of the store has, that
+    of this ``run``."""
+    name = f"{HOP}{queue_name(address)}"
+    return name if run is None else f"{name}#{run}"
 
 
 def fetched_queue(queue: str) -> str:
@@ -101,8 +114,18 @@ class Serving(NamedTuple):
 
     @property
     def is_source(self) -> bool:
-        """It sends requests, and serves nothing else."""
-        return self.paths is not None and SOURCE in self.paths
+        """It sends requests, or messages to other nodes, and serves nothing else."""
+        return self.paths is not None and (SOURCE in self.paths or HOP in self.paths)
+
+    @property
+    def is_intake(self) -> bool:
+        """It takes what other nodes hand over, and serves nothing else."""
+        return self.paths == (INTAKE,)
+
+    @property
+    def is_of_node(self) -> bool:
+        """It sends to other nodes, or takes what they hand over: how long messages are kept others say."""
+        return self.is_intake or HOP in (self.paths or ())
 
     @property
     def is_run(self) -> bool:
@@ -111,7 +134,7 @@ class Serving(NamedTuple):
 
     def overlaps(self, other: Serving) -> bool:
         """Whether there is a path that both cover."""
-        if self.is_run or other.is_run or self.is_source or other.is_source:
+        if any(one.is_run or one.is_source or one.is_intake for one in (self, other)):
             return False
         if not (self.paths and other.paths):
             return True
@@ -121,7 +144,9 @@ class Serving(NamedTuple):
         """Whether what waits in the queue of this name is for this process."""
         if queue.startswith(FETCHED):
             return False
-        if queue.removeprefix(SENT).startswith(SOURCE) != self.is_source:
+        if any(queue.removeprefix(SENT).startswith(own) != (own in (self.paths or ())) for own in (SOURCE, HOP)):
+            return False
+        if queue.startswith(ROUTES) != self.is_intake:
             return False
         if queue.startswith(SENT):
             name = queue.removeprefix(SENT)
@@ -134,6 +159,8 @@ class Serving(NamedTuple):
 NAMELESS: Final = Serving()
 SENDING: Final = Serving(paths=(SOURCE,), sends=True)
 """The serving of an RM Source."""
+FORWARDING: Final = Serving(paths=(HOP,), sends=True)
+"""The serving of what sends to other nodes."""
 CONSUMING: Final = Serving(paths=(CONSUMES,))
 """The serving of a process that puts and consumes messages: it serves nothing."""
 

@@ -8,7 +8,7 @@ from sqlalchemy import and_, bindparam, func, select
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.tables import channel, entry, ledger, message, outbound_sequence, reply
+from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, reply
 
 _REQUESTS: Final = (
     select(channel.c.lane)
@@ -28,6 +28,29 @@ OUTCOME: Final = compiled(
     .limit(1)
 )
 """What became of the request that was stored at the position ``:message``, whatever sequence has it now."""
+_own, _beside, _head = entry.alias("own"), entry.alias("beside"), entry.alias("head")
+_numbered, _other = channel.alias("numbered"), channel.alias("other")
+WHY: Final = compiled(
+    select(
+        func.coalesce(
+            _own.c.last_error,
+            select(func.max(_beside.c.last_error))
+            .join(_other, and_(_other.c.lane == _beside.c.lane, _other.c.is_numbered == 0))
+            .where(_other.c.outbound == _numbered.c.outbound, _beside.c.outcome.is_(None))
+            .scalar_subquery(),
+            select(_head.c.last_error)
+            .where(_head.c.lane == lane.c.id, _head.c.number == lane.c.cursor)
+            .scalar_subquery(),
+        )
+    )
+    .join(lane, lane.c.id == _own.c.lane)
+    .join(_numbered, _numbered.c.lane == lane.c.id)
+    .where(_own.c.message == bindparam("message"))
+    .order_by(_own.c.id.desc())
+    .limit(1)
+)
+"""Why the request at the position ``:message`` waits: the error of its last attempt, else of what is to be sent
+first."""
 _again = entry.alias("again")
 OUTCOMES: Final = compiled(
     select(entry.c.message, entry.c.outcome, entry.c.reason)

@@ -32,6 +32,12 @@ CHANNELS_NUMBERED: Final = compiled(
     select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 1)
 )
 """The keys of those that have numbers of an outbound sequence."""
+REQUESTS_IN: Final = compiled(
+    select(channel.c.outbound).where(
+        *(channel.c.lane == p("lane"), channel.c.is_numbered == 1, channel.c.answers.is_(None))
+    )
+)
+"""The key of the outbound sequence whose requests leave in a lane."""
 CHANNELS_BESIDE: Final = compiled(
     select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0)
 )
@@ -112,7 +118,7 @@ sending, that counts once."""
 _place = func.row_number().over(order_by=entry.c.number)
 CARRY_ON: Final = compiled(
     insert(entry).from_select(
-        ["id", "queue", "message", "lane", "number", "wants_reply", "replay_of"],
+        ["id", "queue", "message", "lane", "number", "wants_reply", "expires_at", "replay_of"],
         select(
             p("begins", type_=Number) - 1 + _place,
             p("queue", type_=Number),
@@ -120,6 +126,7 @@ CARRY_ON: Final = compiled(
             p("lane", type_=Number),
             p("given", type_=Number) + _place,
             entry.c.wants_reply,
+            entry.c.expires_at,
             entry.c.id,
         )
         .where(entry.c.lane == p("old"), IS_LIVE)
@@ -132,18 +139,18 @@ numbers behind ``:given``."""
 CARRIED_ON: Final = compiled(
     update(entry).where(_LIVE).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
 )
-DEAD_IN: Final = compiled(
-    select(entry.c.number, entry.c.last_error)
-    .where(
-        entry.c.lane == p("lane"),
-        entry.c.number >= 1,
-        text("outcome IN ('dead', 'discarded')"),  # the words of an index
-        entry.c.outcome == "dead",
-    )
-    .order_by(entry.c.number)
-    .limit(1)
+IS_GAP: Final = or_(
+    and_(entry.c.outcome == "dead", entry.c.reason != "not_replied_to"), entry.c.reason == "by_operator"
 )
+"""What is settled so was not sent for the last time: its number is a gap for ever."""
+_OUT: Final = select(entry.c.number, entry.c.last_error).where(
+    *(entry.c.lane == p("lane"), entry.c.number >= 1),
+    text("outcome IN ('dead', 'discarded')"),  # the words of an index
+)
+DEAD_IN: Final = compiled(_OUT.where(entry.c.outcome == "dead").order_by(entry.c.number).limit(1))
 """The first dead letter of a lane."""
+GAPS_IN: Final = compiled(_OUT.where(or_(IS_GAP, entry.c.reason == "replayed")).order_by(entry.c.number))
+"""Those of a lane that are given up, were taken out by an operator, or have gone on under other numbers."""
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 _OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(

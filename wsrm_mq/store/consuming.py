@@ -195,6 +195,7 @@ TAKE_LETTERS: Final = compiled(
     update(entry).where(_THESE).values({**_FREE, "outcome": "discarded", "reason": p("reason"), "settled_at": p("now")})
 )
 GIVE_BACK: Final = compiled(update(entry).where(_THESE).values(_FREE))
+NEVER_DELIVERED: Final = compiled(update(entry).where(_THESE).values({**_FREE, "deliveries": entry.c.deliveries - 1}))
 RELEASE: Final = compiled(update(entry).where(_THESE).values({**_FREE, "cancels": entry.c.cancels + 1}))
 FAIL: Final = compiled(
     update(entry)

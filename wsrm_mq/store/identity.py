@@ -25,6 +25,10 @@ _BEGIN: Final = """
 INSERT INTO epoch (mark, token) SELECT mark, ? FROM identity WHERE TRUE
 ON CONFLICT (mark) DO UPDATE SET token = excluded.token
 """
+_SEAL: Final = """
+UPDATE outbound_sequence SET last_number = given
+WHERE answers IS NULL AND last_number IS NULL AND queue IN (SELECT id FROM queue WHERE name LIKE 'hop/%')
+"""
 _KEEP: Final = "DELETE FROM epoch WHERE mark <= (SELECT mark FROM epoch ORDER BY mark DESC LIMIT 1 OFFSET ?)"
 _AT: Final = "SELECT token FROM epoch WHERE mark <= ? ORDER BY mark DESC LIMIT 1"
 ADVANCE: Final = "UPDATE identity SET mark = mark + 1 RETURNING id, mark, copied_at"
@@ -58,8 +62,10 @@ def advance(tx: Transaction) -> Identity:
 
 
 def begin_epoch(db: Database) -> None:
-    """From this mark on another run of the service writes. It may have been put back from a copy before."""
+    """From this mark on another run of the service writes. It may have been put back from a copy before: to next nodes
+    no number is given again that may have been given then."""
     db.execute(_BEGIN, (secrets.token_hex(8),))
+    db.execute(_SEAL)
     db.execute(_KEEP, (EPOCHS,))
 
 

@@ -12,7 +12,7 @@ from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
-from wsrm_mq.store.channels import endpoint_from, endpoint_text
+from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import channel, entry, lane
@@ -87,13 +87,13 @@ REQUESTING: Final = compiled(
     select(outbound.c.id).where(outbound.c.answers.is_(None), ~HAS_ENDED).order_by(outbound.c.queue, outbound.c.id)
 )
 """The sequences of requests that have not ended."""
-_HAS_DEAD: Final = (
+_HAS_GAP: Final = (
     select(literal(1))
     .select_from(channel.join(entry, entry.c.lane == channel.c.lane))
     .where(
         *(channel.c.outbound == outbound.c.id, channel.c.is_numbered == 1, entry.c.number >= 1),
         text("outcome IN ('dead', 'discarded')"),  # the words of an index
-        entry.c.outcome == "dead",
+        IS_GAP,
     )
     .exists()
 )
@@ -105,7 +105,7 @@ TO_TEND: Final = compiled(
             outbound.c.state == "creating",
             outbound.c.state == "closing",
             outbound.c.expires_at <= bindparam("now"),
-            and_(outbound.c.state == "created", _HAS_DEAD),
+            and_(outbound.c.state == "created", _HAS_GAP),
             and_(outbound.c.state == "created", outbound.c.last_number.is_not(None), outbound.c.unacknowledged == 0),
         ),
     )

@@ -86,6 +86,9 @@ RETURNING id, connection
 DROP_HEADERS: Final = written(f"""
 DELETE FROM header WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM message WHERE message.id = header.message)
 """)
+DROP_ROUTED: Final = written(f"""
+DELETE FROM routed WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM message WHERE message.id = routed.message)
+""")
 _FREE: Final = f"""
 UPDATE message SET body = NULL WHERE id IN (SELECT value FROM keys_in(:keys) k) AND body IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))

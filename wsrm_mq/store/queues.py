@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Table, bindparam, case, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from wsrm_mq.store import applications
 from wsrm_mq.store.compiling import compiled
@@ -46,6 +59,7 @@ UNSETTLED_IN_ALL: Final = compiled(
         queue.c.policy.is_not(None), or_(queue.c.kind == "app", queue.c.kind == "subscription")
     )
 )
+_NO_SERVICE: Final = (applications.CONSUMES, applications.HOP, applications.ROUTES)
 IS_SERVED: Final = compiled(
     select(
         or_(
@@ -53,12 +67,19 @@ IS_SERVED: Final = compiled(
                 queue.c.kind == "app",
                 or_(queue.c.policy.is_(None), queue.c.mode == "pull"),
                 queue.c.name.not_like("%#%"),
+                queue.c.name != applications.INTAKE,
             ),
-            exists().where(or_(instance.c.paths.is_(None), instance.c.paths.not_like(f'["{applications.CONSUMES}%'))),
+            exists().where(
+                or_(
+                    instance.c.paths.is_(None),
+                    and_(*(instance.c.paths.not_like(f'["{own}%') for own in _NO_SERVICE)),
+                )
+            ),
         )
     )
 )
-"""Whether an endpoint has its queue in the store, or an instance is known that is no program which only consumes."""
+"""Whether an endpoint has its queue in the store, or an instance is known that is no program which only consumes, nor a
+part of a node that sends to others or takes from them."""
 UNSETTLED: Final = compiled(select(queue.c.messages, queue.c.bytes).where(queue.c.id == p("key")))
 
 
@@ -137,6 +158,12 @@ _LAST_TIMES: Final = tuple(
 LAST_KNOWN: Final = compiled(select(func.nullif(func.greatest(*(func.coalesce(last, 0) for last in _LAST_TIMES)), 0)))
 """The last time that was written down; ms since the epoch."""
 ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))
+FAILED_AS: Final = compiled(
+    select(func.count()).where(
+        *(ledger.c.position == p("position"), ledger.c.event == "failed", ledger.c.fault == p("fault"))
+    )
+)
+"""How many attempts at one position have failed with ``:fault``."""
 IN_LEDGER: Final = compiled(
     select(ledger.c.id).where(
         ledger.c.sequence == p("sequence"), ledger.c.event == p("event"), ledger.c.reason == p("reason")

@@ -12,7 +12,7 @@ from wsrm_mq.store.tables import token
 p = bindparam
 
 TOKENS: Final = compiled(select(*token.columns).order_by(token.c.name))
-TOKEN: Final = compiled(select(token.c.name).where(token.c.name == p("name")))
+TOKEN: Final = compiled(select(*token.columns).where(token.c.name == p("name")))
 TOKEN_OF_CERTIFICATE: Final = compiled(select(token.c.name).where(token.c.certificate == p("certificate")))
 ADD_TOKEN: Final = compiled(
     insert(token).values({column.name: p(column.name) for column in token.columns if column.name != "used_at"})

@@ -276,6 +276,19 @@ MEASURES: Final = {
         warning="0",
         listing=others.REQUESTS.step(""),
     ),
+    "next_nodes": Measure(
+        "next nodes of routes that are away for a minute, or that no process sends to though something waits",
+        lambda s: len(findings.next_nodes(s)),
+        findings.next_nodes,
+        warning="0",
+        listing=others.NODE.step(""),
+    ),
+    "unplaced": Measure(
+        "1: what another node has handed over waits for its place for a minute",
+        lambda s: len(findings.unplaced(s)),
+        findings.unplaced,
+        warning="0",
+    ),
     "dead_instances": Measure(
         "processes that died unnoticed", lambda s: s.at.dead_instances, store_findings.dead_instances, warning="0"
     ),

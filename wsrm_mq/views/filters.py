@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Table, and_, func, or_, select
 
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, SEQUENCE_STATES
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, SEQUENCE_STATES, channel, entry, outbound_sequence
 from wsrm_mq.views.query import MESSAGE_STATES, PART, Bounds, Query, Term
 from wsrm_mq.views.rows import LIVE
 
@@ -22,6 +22,7 @@ Condition = Callable[[Any], ColumnElement[bool]]
 _m: Final = views.messages.c
 _s: Final = views.sequences.c
 _a: Final = views.attempts.c
+_o: Final = outbound_sequence.c
 
 
 def _is(column: ColumnElement[Any]) -> Condition:
@@ -146,6 +147,12 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
         "peer": _is(_s.peer),
         **dict.fromkeys(_TIMES, _within(_s.active_at)),
     },
+    outbound_sequence: {
+        PART: _has(_o.peer, _o.identifier, _o.offered),
+        "seq": lambda part: or_(
+            _o.identifier.startswith(part, autoescape=True), _o.identifier.endswith(part, autoescape=True)
+        ),
+    },
     views.ledger_events: _of_events(views.ledger_events),
     # A reason is the message's: that of an attempt is a text, which a word without a key finds.
     views.attempts: {key: has for key, has in _of_events(views.attempts).items() if key != "reason"},
@@ -154,6 +161,7 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
 
 _LINKS: Final[dict[Table, tuple[tuple[Table, str], ...]]] = {
     views.messages: ((views.sequences, "sequence"), (views.ledger_events, "position")),
+    outbound_sequence: ((views.messages, "position"), (views.ledger_events, "position")),
     views.sequences: ((views.messages, "sequence"), (views.ledger_events, "sequence")),
     views.ledger_events: ((views.messages, "position"), (views.sequences, "sequence")),
     views.attempts: ((views.messages, "position"), (views.sequences, "sequence")),
@@ -209,4 +217,8 @@ def _unless(term: Term, condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 def _through(view: Table, link: tuple[Table, str], wanted: list[ColumnElement[bool]]) -> ColumnElement[bool]:
     other, column = link
+    if view is outbound_sequence:  # an RM Source's: by one of its requests
+        of_request = select(channel.c.outbound).join(entry, entry.c.lane == channel.c.lane)
+        of_request = of_request.join(other, other.c[column] == entry.c.id).where(channel.c.is_numbered == 1, *wanted)
+        return view.c.id.in_(of_request)
     return view.c[column].in_(select(other.c[column]).where(*wanted))

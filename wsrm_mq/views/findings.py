@@ -7,8 +7,9 @@ from typing import Final
 from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.acts import sequences as on_sequences
+from wsrm_mq.store.applications import INTAKE
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views import sources
+from wsrm_mq.views import hops, sources
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.queues import Consumed, Lost, told_of
@@ -44,6 +45,25 @@ def requests(sight: Sight) -> list[Fact]:
         for one in sight.at.requests
         if sources.is_stuck(one, sight.now)
     ]
+
+
+def next_nodes(sight: Sight) -> list[Fact]:
+    """Next nodes that are away, and those that nothing sends to."""
+    is_sent = sight.at.is_forwarding
+    return [
+        Fact(hops.told_of(one, sight.now, is_sent=is_sent), hops.next_steps(one), one.waiting, one.away_since)
+        for one in sight.at.next_nodes
+        if hops.needs_attention(one, sight.now, is_sent=is_sent)
+    ]
+
+
+def unplaced(sight: Sight) -> list[Fact]:
+    since = sight.at.unplaced
+    if since is None or sight.now - since < hops.STUCK_FOR:
+        return []
+    why = "" if sight.at.is_forwarding else ", and no process places it: start `wsrm-mq queue-server`"
+    text = f"What another node has handed over waits for its place for {span(sight.now - since)}{why}."
+    return [Fact(text, (others.QUEUES.step("which queues are full"),), since=since, queue=INTAKE)]
 
 
 # sequences

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, exists, not_, or_, select
 
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import CONSUMES, OUTGOING, SOURCE
+from wsrm_mq.store.applications import CONSUMES, OUTGOING, ROUTES, SOURCE
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
@@ -25,7 +25,7 @@ class Instance(NamedTuple):
 
 _c: Final = views.instances.c
 _INSTANCES: Final = select(_c.key, _c.instance, _c.host, _c.pid, _c.started_at)
-_CONSUMES: Final = _c.paths.startswith(f'["{CONSUMES}')
+_CONSUMES: Final = or_(*(_c.paths.startswith(f'["{name}') for name in (CONSUMES, ROUTES)))
 _SERVES: Final = or_(_c.paths.is_(None), and_(not_(_c.paths.startswith(f'["{OUTGOING}')), not_(_CONSUMES)))
 """It neither runs a plan nor consumes queues: that is no service."""
 _NOT_ENDED: Final = compiled(_INSTANCES.where(_c.ended_at.is_(None), _SERVES).order_by(_c.key))

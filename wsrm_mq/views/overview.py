@@ -20,6 +20,7 @@ from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.applications import Unserved, unserved
+from wsrm_mq.views.hops import NextNode, is_forwarding, next_nodes, unplaced_since
 from wsrm_mq.views.instances import Instance, is_served, known_instances, live_instances
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
@@ -112,6 +113,12 @@ class Overview(NamedTuple):
     """The requests that this side sends, by sequence."""
     is_sending: bool = False
     """A program that sends them lives."""
+    next_nodes: Sequence[NextNode] = ()
+    """Nodes that routes lead to, or that something waits for."""
+    is_forwarding: bool = False
+    """A process lives that sends to them, and places what other nodes have handed over."""
+    unplaced: int | None = None
+    """When the oldest message came that another node has handed over and that waits for its place."""
     unkept: Sequence[Consumed] = ()
     """Queues of express messages that no process keeps."""
     newest_at: int = 0
@@ -257,6 +264,9 @@ def overview(db: Database, now: int) -> Overview:
         lost_leases=lost_leases(db, now),
         requests=all_requests(db),
         is_sending=is_sending(db),
+        next_nodes=next_nodes(db),
+        is_forwarding=is_forwarding(db),
+        unplaced=unplaced_since(db),
         unkept=unkept(db, queues),
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,

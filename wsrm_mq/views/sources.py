@@ -7,13 +7,17 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, and_, bindparam, case, func, select
 
 from wsrm_mq.acts import Step, others
+from wsrm_mq.errors import QueryError
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import SOURCE, sent_queue, source_queue
-from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.applications import HOP, SOURCE, sent_queue, source_queue
+from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import channel, entry, lane, message, outbound_sequence
+from wsrm_mq.store.tables import channel, entry, lane, message, outbound_sequence, queue
+from wsrm_mq.views.filters import conditions
+from wsrm_mq.views.known_names import refuse_unknown
+from wsrm_mq.views.query import Query
 from wsrm_mq.views.words import counted, moment, span
 
 STUCK_FOR: Final = 300_000
@@ -42,6 +46,10 @@ class Requests(NamedTuple):
     """Why the last attempt was in vain."""
     next_at: int | None
     on_hold_since: int | None
+    offered: str | None
+    """The sequence that it offers for the replies to them."""
+    replied: str
+    """The numbers of the replies that have come there."""
 
 
 class Waiting(NamedTuple):
@@ -98,14 +106,19 @@ def _of_lanes(column: str) -> ColumnElement[int]:
     return select(highest).where(lanes).correlate(outbound_sequence).scalar_subquery()
 
 
-_ALL: Final = compiled(
+_ALL: Final = (
     select(
         *(_o.id, _o.peer, _o.identifier, _o.rm, case((HAS_ENDED, "ended"), else_=_o.state), _o.given, _o.acknowledged),
         *(_WAITING, _DEAD, _SINCE, _ERROR, _of_lanes("retry_at"), _of_lanes("on_hold_since")),
+        *(func.nullif(_o.offered, ""), _o.replied),
     )
     .where(_o.answers.is_(None))
     .order_by(_o.id)
 )
+_TO_NODE: Final = _o.queue.in_(select(queue.c.id).where(queue.c.name.startswith(HOP)))
+_TO_PARTNERS: Final = _ALL.where(~_TO_NODE)
+_EVERY: Final = compiled(_TO_PARTNERS)
+_TO_NODES: Final = compiled(_ALL.where(_TO_NODE))
 _REQUESTS: Final = compiled(
     select(
         *(entry.c.id, entry.c.number, message.c.message_id, message.c.action, message.c.received_at),
@@ -124,12 +137,25 @@ _SENDERS: Final = compiled(
 )
 
 
-def all_requests(db: Database, to: str | None = None) -> list[Requests]:
+def all_requests(db: Database, to: str | None = None, query: Query | None = None) -> list[Requests]:
     """The requests of each sequence that has not ended, or has something that waits or was given up. ``to``: to that
-    destination only, or of the sequence of that name, also where it has ended."""
-    found = [Requests(*row) for row in db.execute(_ALL).fetchall()]
+    destination only, or of the sequence of that name, or whose replies come in it, also where it has ended.
+    ``query``: where it or one of its requests fits."""
+    text, values = _EVERY, dict[str, object]()
+    if query is not None and query.terms:
+        refuse_unknown(db, query, views.messages)
+        if any(term.key == "verdict" for term in query.terms):
+            raise QueryError("verdict: requests have none; see `wsrm-mq source explain`.")
+        text, values = bound(_TO_PARTNERS.where(*conditions(query, outbound_sequence)))
+    found = [Requests(*row) for row in db.execute(text, values).fetchall()]
     if to is not None:
-        return [one for one in found if to in (one.to, one.sequence)]
+        return [one for one in found if to in (one.to, one.sequence, one.offered)]
+    return [one for one in found if one.state != "ended" or one.waiting or one.dead]
+
+
+def requests_to_nodes(db: Database) -> list[Requests]:
+    """Messages on their way to next nodes, which go as requests do."""
+    found = [Requests(*row) for row in db.execute(_TO_NODES).fetchall()]
     return [one for one in found if one.state != "ended" or one.waiting or one.dead]
 
 

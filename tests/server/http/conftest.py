@@ -170,9 +170,9 @@ def http(serve: Serve) -> Http:
 class Process:
     """A queue server that is a process of its own, and may be killed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, port: int = 0) -> None:
         self.path = path
-        self.port = 0
+        self.port = port
         self.start()
 
     def start(self) -> None:

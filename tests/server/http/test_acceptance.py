@@ -213,6 +213,18 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(serve: Serve) -> 
     assert http("GET", queue("a")).json()["messages"] == 1
 
 
+def test_a_small_body_that_is_refused_is_read_so_that_the_answer_comes(serve: Serve) -> None:
+    served = serve(limits=Limits(body_bytes=1000))
+    head = f"POST /queues/a/messages HTTP/1.1\r\n{HEAD}Content-Length: 200000\r\n\r\n".encode()
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=30) as one:
+            one.sendall(head + b"x" * 100_000)
+            time.sleep(0.2)
+            for _ in range(10):
+                one.sendall(b"x" * 10_000)
+            assert b" 413 " in one.recv(65536)
+
+
 def test_a_compressed_body_is_refused(http: Http) -> None:
     answer = http("POST", queue("a", "/messages"), b"\x1f\x8b" + b"x" * 100, Content_Encoding="gzip")
     assert "compressed" in refused(answer, 400, "BadRequest")["detail"]

@@ -155,6 +155,54 @@ def test_a_consumer_that_has_gone_while_it_waited_leases_nothing(http: Http, htt
     assert http("GET", queue("orders")).json()["ready"] == 1
 
 
+def test_what_was_leased_by_an_answer_that_did_not_come_goes_back_in_its_place(http: Http) -> None:
+    session = http.begin()
+    http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(4)])
+    leases = queue("orders", "/leases?max=2")
+    assert len(session("POST", leases, Request="1").parts()) == 2
+    again = session("POST", leases, Request="2", Lost="1").parts()
+    assert [(body, head["failures"]) for head, body in again] == [(b"0", 0), (b"1", 0)]
+    assert [body for _head, body in session("POST", leases, Request="3").parts()] == [b"2", b"3"]
+    assert session("GET", "/session", Lost="3, 2").json()["leased"] == 0
+    assert session("POST", leases, Request="2").status == 204, "it came later than what says that it is lost"
+
+
+def test_what_a_request_has_leased_that_a_proxy_sends_again_comes_again(http: Http) -> None:
+    session = http.begin()
+    http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(4)])
+    leases = queue("orders", "/leases?max=2")
+    for _ in range(2):
+        assert [body for _head, body in session("POST", leases, Request="1").parts()] == [b"0", b"1"]
+    assert [body for _head, body in session("POST", leases, Request="2").parts()] == [b"2", b"3"]
+
+
+def test_a_request_that_waits_is_ended_when_its_client_waits_no_longer(http: Http) -> None:
+    session = http.begin()
+    http("PUT", queue("orders"), {})
+    answers: list[Answer] = []
+    wait = queue("orders", "/leases?max=1&wait=60")
+    waiting = Http(session.port, session.who, session.session)
+    thread = threading.Thread(target=lambda: answers.append(waiting("POST", wait, Request="7")))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while b"wsrm_queue_server_waiting 1\n" not in http("GET", "/metrics").body:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert session("GET", "/session", Lost="7").status == 200
+    thread.join(20)
+    assert [one.status for one in answers] == [204]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("Request", "one"), ("Request", "-1"), ("Lost", "1,x"), ("Lost", "1," * 101)]
+)
+def test_a_number_of_a_request_is_one_and_of_a_session(http: Http, name: str, value: str) -> None:
+    session = http.begin()
+    http("PUT", queue("orders"), {})
+    refused(session("POST", queue("orders", "/leases"), **{name: value}), 400, "BadRequest")
+    refused(http("POST", queue("orders", "/leases"), **{name: "1"}), 400, "BadRequest")
+
+
 def test_a_subscription_is_taken_from_replaced_and_ended(http: Http) -> None:
     session = http.begin("w1")
     http("PUT", queue("orders"), {"max_backlog": 3})

@@ -28,7 +28,7 @@ from wsrm_mq.server.stomp.protocol import VERSIONS, Frame, Version, encode
 from wsrm_mq.server.stomp.server import StompServer
 from wsrm_mq.store.invariants import all_findings
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 SECRET: Final = "wsrm-mq-secret-of-everything"
 EVERYTHING: Final = [(right, pattern) for right in ("put", "consume") for pattern in ("*", "topic:#")]
 UNESCAPES: Final = {"\\c": ":", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
@@ -178,8 +178,10 @@ class Running:
         self.websocket_port = await self.server.listen_websocket("127.0.0.1", 0)
         if self._tls is not None:
             self.tls_port = await self.server.listen("127.0.0.1", 0, self._tls)
+        watch = asyncio.create_task(self.sessions.watch())
         self._started.set()
         await self._stop.wait()
+        watch.cancel()
         await self.server.close()
         await self.sessions.close()
 

@@ -148,6 +148,22 @@ def test_a_lease_that_has_ended_is_lost(connected: Connect, stomp: Running) -> N
     taken.ack()
 
 
+@pytest.mark.scenario("Q-082")
+def test_what_is_leased_when_its_time_is_over_is_acknowledged_or_a_dead_letter_when_its_lease_ends(
+    connected: Connect, stomp: Running
+) -> None:
+    peer = connected()
+    peer.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", prefetch_count=2, lease=1)
+    for number in range(2):
+        peer.asked("SEND", b"%d" % number, destination="/queue/a", ttl=0.4)
+    one, _two = peer.frame("MESSAGE"), peer.frame("MESSAGE")
+    time.sleep(0.4)
+    peer.asked("ACK", **ack_of(peer, one))
+    assert within(20, stomp, "a", (0, 0, 1))
+    [letter] = stomp.node.dead("a").peek()
+    assert (letter.body, letter.reason) == (b"1", "ttl_expired")
+
+
 def test_a_lost_lease_fails_its_transaction_whole(connected: Connect, stomp: Running) -> None:
     peer = connected()
     peer.asked("SEND", b"1", destination="/queue/a")
@@ -276,6 +292,18 @@ def test_messages_of_a_group_come_one_after_the_other(connected: Connect) -> Non
         acknowledge(peer, message)
 
 
+def test_a_message_of_a_group_whose_lease_has_ended_comes_again(connected: Connect) -> None:
+    peer = connected()
+    for number in range(2):
+        peer.asked("SEND", b"%d" % number, destination="/queue/a", group="g")
+    peer.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", prefetch_count=5, lease=0.3)
+    first = peer.frame("MESSAGE")
+    again = peer.frame("MESSAGE")
+    assert (first.body, again.body, again.headers["redelivered"]) == (b"0", b"0", "true")
+    peer.asked("ACK", **ack_of(peer, again))
+    assert peer.frame("MESSAGE").body == b"1"
+
+
 def test_express_messages_are_sent_and_consumed(connected: Connect) -> None:
     peer = connected()
     peer.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client", prefetch_count=2)
@@ -284,6 +312,20 @@ def test_express_messages_are_sent_and_consumed(connected: Connect) -> None:
     messages = [peer.frame("MESSAGE") for _ in range(2)]
     assert {one.body for one in messages} == {b"express", b"recoverable"}
     peer.asked("ACK", **ack_of(peer, messages[1]))
+
+
+@pytest.mark.parametrize("grouped", [{}, {"group": "g"}])
+def test_express_messages_that_are_acknowledged_make_room_for_others(
+    connected: Connect, grouped: dict[str, str]
+) -> None:
+    peer = connected()
+    peer.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", prefetch_count=2)
+    for number in range(6):
+        peer.say("SEND", b"%d" % number, destination="/queue/a", durability="express", **grouped)
+    for number in range(6):
+        message = peer.frame("MESSAGE")
+        assert message.body == b"%d" % number
+        peer.asked("ACK", **ack_of(peer, message))
 
 
 # overload

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.applications import Starlette
@@ -25,13 +25,18 @@ from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.counting import count_events
 from wsrm_mq.server.http import consuming, looking, putting
 from wsrm_mq.server.http.answers import CutOff, as_json
-from wsrm_mq.server.http.call import Call, Limits, Server
+from wsrm_mq.server.http.call import Call, Limits, Server, discard_rest
+from wsrm_mq.server.http.intake import PATH, Intake
 from wsrm_mq.server.http.openapi import document
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.problems import KIND, Problem, broken, headers_of, problem_of
+from wsrm_mq.server.http.problems import KIND, Problem, answer_of, as_problem, broken
 from wsrm_mq.server.mounting import Mounted
+from wsrm_mq.server.routes import Routes
 from wsrm_mq.server.sessions import Sessions
 from wsrm_mq.store.store import Store
+
+if TYPE_CHECKING:
+    from wsrm_mq.routes.sending import Hop
 
 OPERATIONS: Final = (*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3], *putting.OPERATIONS[1:])
 """The busiest come first."""
@@ -50,8 +55,11 @@ class QueueApplication:
         access: Callable[[Store, Events], Access] = Access,
         bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
         limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        hops: Mapping[str, Hop] | None = None,
     ) -> None:
-        """``access`` makes what tells who asks. ``bounds``: of each principal; ``limits``: of the server."""
+        """``access`` makes what tells who asks. ``bounds``: of each principal; ``limits``: of the server; ``hops``: how
+        the next nodes of its routes are spoken to, by URL."""
+        self._hops = hops or {}
         self._where = where
         self._access_of = access
         self._bounds = bounds
@@ -59,10 +67,13 @@ class QueueApplication:
         self._starting = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self.server: Server
+        self._routes: Routes
+        self._intake = Intake(lambda: self.server.access, lambda: self.server.node.store)
         self._routed: ASGIApp = Starlette(
             routes=[
                 *(Route(one.path, self._endpoint(one), methods=[one.method]) for one in ALL),
                 Route("/openapi.json", _described),
+                Route(PATH, self._intake),
             ],
             exception_handlers={HTTPException: _no_operation},
         )
@@ -74,7 +85,8 @@ class QueueApplication:
                 node: Node = await asyncio.to_thread(partial(connect, self._where, auto_create=False))
                 access = self._access_of(node.store, node.telling)
                 self.server = Server(node, Sessions(node, self._bounds), access, self._limits)
-                self._watch = asyncio.create_task(_watch_over(self.server))
+                self._routes = Routes(node, self._hops)
+                self._watch = asyncio.create_task(_watch_over(self.server, self._routes))
 
     def ending(self) -> None:
         """The end is near: what waits for a message is answered that there is none."""
@@ -88,6 +100,8 @@ class QueueApplication:
             with suppress(asyncio.CancelledError):
                 await self._watch
             self._watch = None
+            await self._routes.stop()
+            await self._intake.stop()
             await self.server.sessions.close()
             await asyncio.to_thread(self.server.node.close)
 
@@ -119,10 +133,11 @@ class QueueApplication:
                 call = Call(server, request, principal)
                 return await operation.does(call)
             except WSRMError as error:
-                return _refused(problem_of(error), error)
+                await discard_rest(request)
+                return answer_of(error)
             except Exception as error:
                 server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
-                return _refused(broken(), error)
+                return as_problem(broken(), error)
             finally:
                 server.running -= 1
                 if call is not None:
@@ -136,8 +151,8 @@ async def _described(_request: Request) -> Response:
     return as_json(document(ALL))
 
 
-async def _watch_over(server: Server) -> None:
-    await asyncio.gather(server.sessions.watch(), count_events(server.node))
+async def _watch_over(server: Server, routes: Routes) -> None:
+    await asyncio.gather(server.sessions.watch(), count_events(server.node), routes.watch())
 
 
 def _unquote(request: Request) -> None:
@@ -147,12 +162,6 @@ def _unquote(request: Request) -> None:
             request.path_params[name] = unquote_to_bytes(value).decode()
     except UnicodeDecodeError:
         raise BadRequest("A name in the path is not in UTF-8.") from None
-
-
-def _refused(problem: Problem, error: BaseException) -> Response:
-    answer = as_json(problem, problem.status, headers_of(problem, error))
-    answer.headers["Content-Type"] = KIND
-    return answer
 
 
 def _no_operation(request: Request, error: Exception) -> Response:

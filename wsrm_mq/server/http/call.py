@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -20,6 +21,11 @@ from wsrm_mq.server.sessions import Session, Sessions
 
 T = TypeVar("T")
 SESSION: Final = "session"
+REQUEST: Final = "request"
+LOST: Final = "lost"
+MOST_LOST: Final = 100
+MOST_DISCARDED: Final = 256 * 1024
+DISCARD_SECONDS: Final = 1.0
 JSON_BYTES: Final = 4 * 1024 * 1024
 """The longest body in JSON."""
 
@@ -86,6 +92,27 @@ class Call:
         if is_named:
             raise BadRequest("This is of a session: begin one, and name it in the header Session.")
         return self.server.sessions.shared(self.principal.name)
+
+    @property
+    def number(self) -> int | None:
+        """The number that its client gives to a request that leases. Raises ``BadRequest``."""
+        text = self.headers.get(REQUEST)
+        return None if text is None else self._number_in(REQUEST, text)
+
+    @property
+    def lost(self) -> list[int]:
+        """The numbers of earlier requests to which its client has got no answer. Raises ``BadRequest``."""
+        found = [one.strip() for one in self.headers.get(LOST, "").split(",") if one.strip()]
+        if len(found) > MOST_LOST:
+            raise BadRequest(f"The header {LOST.title()} has {len(found)} numbers; it has {MOST_LOST} at most.")
+        return [self._number_in(LOST, one) for one in found]
+
+    def _number_in(self, header: str, text: str) -> int:
+        if SESSION not in self.headers:
+            raise BadRequest(f"The header {header.title()} is of a session: begin one, and name it in Session.")
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise BadRequest(f"{text[:100]!r} in the header {header.title()} is no number of a request.")
+        return int(text)
 
     def query(self, kind: type[T]) -> T:
         """The parameters of its query. Raises ``ConfigurationError``."""
@@ -192,3 +219,17 @@ class Call:
         if not reader.has_ended:
             raise BadRequest("The body ends before its last part does.")
         return found
+
+
+async def discard_rest(request: Request) -> None:
+    """Read what is left of a small body: a server that answers and closes while bytes come resets the connection, and
+    the answer may be lost by it."""
+    if int(request.headers.get("content-length", 0)) > MOST_DISCARDED:
+        return
+    left = MOST_DISCARDED
+    with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # it was read, or its client has gone
+        async with asyncio.timeout(DISCARD_SECONDS):
+            async for piece in request.stream():
+                left -= len(piece)
+                if left < 0:
+                    return

@@ -86,6 +86,7 @@ async def present(call: Call) -> Response:
     """Renew a session, and tell what it has."""
     session = call.session(is_named=True)
     with session.heard():
+        await session.lost(call.lost)
         return as_json(Presence(session.client, session.timeout, session.leased, session.subscriptions))
 
 
@@ -208,10 +209,16 @@ async def _delivered(
     call.server.running -= bool(left)
     try:
         with session.heard():
-            found = await receive([*left, call.server.ending])
-            if found and (any(one.done() for one in left) or call.is_revoked):
-                await session.give_back(found)
-                found = []
+            await session.lost(call.lost)
+            number = call.number
+            if number is not None and session.answers.has_seen(number):  # a proxy sends it again: it got no answer
+                await session.lost([number], for_good=False)
+            with session.answers.running(number) as lost:
+                found = await receive([*left, *lost, call.server.ending])
+                session.answered(number, found)
+                if found and (any(one.done() for one in (*left, *lost)) or call.is_revoked):
+                    await session.give_back(found)
+                    found = []
     finally:
         call.server.running += bool(left)
         for task in left:

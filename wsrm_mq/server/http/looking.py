@@ -14,7 +14,7 @@ from starlette.responses import Response
 from wsrm_mq.errors import BadRequest, NotFound
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import declaring
-from wsrm_mq.queue.policies import QueuePolicy
+from wsrm_mq.queue.policies import QueuePolicy, Scope
 from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
@@ -26,6 +26,10 @@ from wsrm_mq.server.http.putting import Position, is_seen, put_with_room
 
 MOST: Final = 1_000
 """The most messages that are looked at by one request."""
+
+
+MOST_POSITIONS: Final = 10_000
+"""The most positions that are told by one request."""
 
 
 class Page(Struct, forbid_unknown_fields=True):
@@ -68,6 +72,34 @@ class Counts(Struct):
     keeper: dict[str, Any] | None
 
 
+class OfferSeen(Struct):
+    """A queue whose scope is more than its ``node``, the one that answers; what it has, as ``Stats`` counts it."""
+
+    node: str
+    queue: str
+    scope: Scope
+    ready: int
+    held: int
+    leased: int
+    dead: int
+    oldest_at: float | None
+
+
+class OffersSeen(Struct):
+    offers: list[OfferSeen]
+
+
+class Live(Struct, forbid_unknown_fields=True):
+    """``after``: a position; ``limit``: so many behind it."""
+
+    after: Place = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_POSITIONS)] = MOST_POSITIONS
+
+
+class LivePositions(Struct):
+    positions: list[int]
+
+
 class Edit(Struct, forbid_unknown_fields=True):
     """``to``: another queue than that which it came from. ``keeps_body``: the body stays as it was."""
 
@@ -83,6 +115,7 @@ class Recover(Struct, forbid_unknown_fields=True):
 
 class Delete(Struct, forbid_unknown_fields=True):
     if_empty: bool = False
+    if_unused: bool = False
     force: bool = False
 
 
@@ -168,6 +201,17 @@ async def queues(call: Call) -> Response:
     return as_json(Queues([name for name in names if is_seen(call.principal, name)]))
 
 
+async def offers(call: Call) -> Response:
+    """The queues that other nodes may see, as far as the principal may look at them, and what they have."""
+
+    def counted() -> list[OfferSeen]:
+        may = call.principal.may
+        offered = call.node.offers(lambda name: may("peek", name) or may("consume", name))
+        return [OfferSeen(*(getattr(one, name) for name in OfferSeen.__struct_fields__)) for one in offered]
+
+    return as_json(OffersSeen(await asyncio.to_thread(counted)))
+
+
 async def declare(call: Call) -> Response:
     """Make a queue, or change the policy of one: options that are not named stay. Answers its policy."""
     queue, options = call.names["queue"], await call.json(dict[str, Any])
@@ -204,7 +248,8 @@ async def delete(call: Call) -> Response:
     """Delete a queue; what it has is purged."""
     queue, asked = call.names["queue"], call.query(Delete)
     call.principal.require("admin", queue)
-    deleting = partial(call.node.delete, queue, if_empty=asked.if_empty, force=asked.force)
+    options = {"if_empty": asked.if_empty, "if_unused": asked.if_unused, "force": asked.force}
+    deleting = partial(call.node.delete, queue, **options)
     return cleared(await asyncio.to_thread(deleting))
 
 
@@ -220,6 +265,14 @@ async def peek(call: Call) -> Response:
     queue, page = call.names["queue"], call.query(Page)
     call.principal.require("peek", queue)
     return _seen(call, await _peeked(call, queue, page))
+
+
+async def positions(call: Call) -> Response:
+    """The positions of the messages that are not settled, in order."""
+    queue, asked = call.names["queue"], call.query(Live)
+    call.principal.require("peek", queue)
+    looking = partial(call.node.positions, queue, after=asked.after, limit=asked.limit)
+    return as_json(LivePositions(await asyncio.to_thread(looking)))
 
 
 async def _peeked(call: Call, queue: str, page: Page) -> list[Message]:
@@ -406,11 +459,13 @@ async def peek_journal(call: Call) -> Response:
 
 OPERATIONS: Final = (
     Operation("GET", "/queues", queues, None, None, Queues),
+    Operation("GET", "/offers", offers, None, None, OffersSeen),
     Operation("PUT", "/queues/{queue}", declare, None, dict[str, Any], QueuePolicy),
     Operation("GET", "/queues/{queue}", stats, None, None, Counts),
     Operation("GET", "/queues/{queue}/policy", policy, None, None, QueuePolicy),
     Operation("DELETE", "/queues/{queue}", delete, Delete, None, ClearedAnswer),
     Operation("GET", "/queues/{queue}/messages", peek, Page, None, "messages", may_be_empty=True),
+    Operation("GET", "/queues/{queue}/positions", positions, Live, None, LivePositions),
     Operation("DELETE", "/queues/{queue}/messages", purge, Purge, None, ClearedAnswer),
     Operation("GET", "/queues/{queue}/messages/{position}", get, None, None, "message"),
     Operation("PUT", "/bindings", bind, None, Bind, status=204),

@@ -39,7 +39,8 @@ A name in a path is one segment, percent-encoded. Times are seconds; times of da
 A message is a body with its Content-Type and a header `Message`: a JSON object in ASCII, of the type `Said` where a
 client puts it, `Told` where it gets it. Several are `multipart/mixed`, a part a message with these headers. In a
 transaction a part with the header `Settlement`, of the type `Settle`, and no body settles.
-A request may name its session in the header `Session`.
+A request may name its session in the header `Session`. There a request that leases may have a number in `Request`, and
+the next one, or `GET /session`, names in `Lost` those to which no answer has come, separated by commas.
 """
 
 
@@ -107,15 +108,19 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headers(one: Operation) -> list[dict[str, Any]]:
-    session = {"name": "Session", "in": "header", "schema": {"type": "string"}}
+    found: list[dict[str, Any]] = [{"name": "Session", "in": "header", "schema": {"type": "string"}}]
+    if one.gives == "either":
+        found.append({"name": "Request", "in": "header", "schema": {"type": "integer", "minimum": 0}})
+    if one.gives == "either" or (one.method, one.path) == ("GET", "/session"):
+        found.append({"name": "Lost", "in": "header", "schema": {"type": "string"}})
     if one.takes not in ("message", "either"):
-        return [session]
+        return found
     message = {
         "name": "Message",
         "in": "header",
         "content": {"application/json": {"schema": {"$ref": _REF.format(name="Said")}}},
     }
-    return [session, message]
+    return [*found, message]
 
 
 def _responses(one: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:

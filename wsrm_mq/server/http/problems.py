@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from starlette.responses import Response
 
 from wsrm_mq import errors
+from wsrm_mq.server.http.answers import as_json
 
 KIND: Final = "application/problem+json"
 
@@ -94,6 +96,16 @@ def headers_of(problem: Problem, error: BaseException) -> dict[str, str]:
     if problem.status in (408, 413):
         headers["Connection"] = "close"
     return headers
+
+
+def answer_of(error: errors.WSRMError) -> Response:
+    return as_problem(problem_of(error), error)
+
+
+def as_problem(problem: Problem, error: BaseException) -> Response:
+    answer = as_json(problem, problem.status, headers_of(problem, error))
+    answer.headers["Content-Type"] = KIND
+    return answer
 
 
 def encoded(problem: Problem) -> Any:

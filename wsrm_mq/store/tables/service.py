@@ -19,6 +19,8 @@ identity: Final = table(
     # The difference between the time of day and the clock that is never set, when the first process of the store began:
     # by it the processes agree when a lease ends.
     Column("clock_offset", Number),
+    # The name of this node among others; NULL: it has been given none.
+    Column("node", Text),
 )
 
 # From this mark on one run of the service wrote, after a time in which no process had the store: of two futures of a

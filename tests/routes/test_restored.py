@@ -1,0 +1,82 @@
+"""A node whose store went back in time: what it puts anew is new, what it sends again is known."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.routes.net import Net, One, until
+from tests.routes.test_hops import line, numbered
+from wsrm_mq.errors import StoreUnconfirmed
+from wsrm_mq.queue.adopt import adopt
+from wsrm_mq.store.store import run_once
+
+
+def keep(one: One, aside: Path, *, with_witness: bool) -> None:
+    """Copy the store of a node that is down, or all that is beside it too."""
+    aside.mkdir()
+    for file in one.path.parent.iterdir():
+        if file.name == one.path.name or (with_witness and file.name.startswith(f"{one.path.name}")):
+            copy = shutil.copytree if file.is_dir() else shutil.copy
+            copy(file, aside / file.name)
+
+
+def put_back(one: One, aside: Path) -> None:
+    for file in one.path.parent.glob(f"{one.path.name}*"):
+        if (aside / file.name).exists() or file.name != f"{one.path.name}.d":
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    for file in aside.iterdir():
+        copy = shutil.copytree if file.is_dir() else shutil.copy
+        copy(file, one.path.parent / file.name)
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_what_a_restored_node_puts_anew_arrives_though_its_positions_and_numbers_were_given_before(
+    net: Net, tmp_path: Path, is_noticed: bool
+) -> None:
+    a, c = line(net, "ac")
+    for body in numbered(3):
+        a.node.put("orders", body)
+    assert until(lambda: len(c.bodies("orders")) == 3 and a.waiting() == 0)
+    a.stop()
+    before = a.rows("SELECT max(id) FROM entry")
+    keep(a, tmp_path / "aside", with_witness=not is_noticed)
+    a.start()
+    for body in numbered(10)[3:]:
+        a.node.put("orders", body)
+    assert until(lambda: len(c.bodies("orders")) == 10 and a.waiting() == 0)
+    a.stop()
+    put_back(a, tmp_path / "aside")
+    assert a.rows("SELECT max(id) FROM entry") == before
+    if is_noticed:
+        with pytest.raises(StoreUnconfirmed):
+            a.start()
+        run_once(a.path, lambda tx: adopt(tx, actor="test", reason="restored"), unconfirmed=True)
+    a.start()
+    for body in (b"new", b"newer"):
+        a.node.put("orders", body)
+    assert until(lambda: c.bodies("orders")[10:] == [b"new", b"newer"])
+    assert until(lambda: a.waiting() == 0)
+
+
+def test_what_a_restored_node_sends_again_is_told_and_is_not_there_twice(net: Net, tmp_path: Path) -> None:
+    a, b, c = line(net, "abc")
+    c.stop()
+    for body in numbered(5):
+        a.node.put("orders", body)
+    assert until(lambda: b.waiting() == 5)
+    b.stop()
+    keep(b, tmp_path / "aside", with_witness=False)
+    b.start()
+    c.start()
+    assert until(lambda: c.bodies("orders") == numbered(5) and b.waiting() == 0)
+    b.stop()
+    put_back(b, tmp_path / "aside")
+    run_once(b.path, lambda tx: adopt(tx, actor="test", reason="restored", deliver=True), unconfirmed=True)
+    b.start()
+    assert until(lambda: b.waiting() == 0)
+    assert until(lambda: len(c.rows("SELECT 1 FROM ledger WHERE event = 'repeated'")) == 5)
+    a.node.put("orders", b"5")
+    assert until(lambda: c.bodies("orders") == numbered(6))

@@ -1,0 +1,125 @@
+"""What waits for a next node goes by another route: that node does not answer, or no route leads to it any more.
+
+The next node may have had what was sent and not acknowledged: it is the same message whatever way it comes, and the
+node that has its queue takes it once. A sequence that some of it has left takes no more: what stays goes on in another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from wsrm_mq.queue import requests
+from wsrm_mq.queue.ending import bury
+from wsrm_mq.queue.hopping import UNKNOWN, destination
+from wsrm_mq.queue.outbound import lanes_of, step_of
+from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
+from wsrm_mq.queue.routing import Route, choose, routes
+from wsrm_mq.queue.sending import channel_of
+from wsrm_mq.sequence.outbound import Own
+from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store import queues, routing
+from wsrm_mq.store.applications import hop_queue
+from wsrm_mq.store.entries import HELD_BYTES
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.transaction import Transaction, as_json
+
+_MOST_BURIED: Final = 500
+
+
+def has_other_ways(db: Database, next_hop: str) -> bool:
+    """Whether something that waits for a next node would go by another route now."""
+    among = routes(db)
+    return any(
+        (way := choose(among, target)) is None or way.next_hop != next_hop
+        for (key,) in db.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall()
+        for (target,) in db.execute(routing.TARGETS, {"outbound": key}).fetchall()
+    )
+
+
+def try_again(tx: Transaction, next_hop: str) -> None:
+    """A next node answers again: nothing waits for its next attempt any longer."""
+    for (key,) in tx.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall():
+        for (lane,) in tx.execute(routing.LANES_OF, {"outbound": key}).fetchall():
+            found = tx.lane(lane)
+            if found is not None:
+                found.wait(tx.now, None)
+
+
+def reroute(tx: Transaction, next_hop: str) -> int:
+    """Have what waits for a next node go by other routes, as far as there are; answers how many messages went."""
+    among = routes(tx)
+    moved = 0
+    for (key,) in tx.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall():
+        outbound = tx.outbound(key)
+        assert outbound is not None
+        tx.write_lanes()
+        targets = [target for (target,) in tx.execute(routing.TARGETS, {"outbound": key}).fetchall()]
+        ways = {target: choose(among, target) for target in targets}
+        if any(way is None or way.next_hop != next_hop for way in ways.values()):
+            moved += _leave(tx, outbound, next_hop, ways)
+    return moved
+
+
+def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[str, Route | None]) -> int:
+    is_asked_for = outbound.value.state is OutboundState.CREATING
+    if is_asked_for:  # there it is not known: no part of it stays
+        step_of(tx, outbound, Own.REFUSED)
+    else:
+        requests.close(tx, outbound)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for target, way in ways.items():
+        if way is None:
+            _bury(tx, outbound, target)
+        elif is_asked_for or way.next_hop != next_hop:
+            groups[way.next_hop].append(target)
+            search = {"outbound": outbound.id, "target": target, "sent_as": way.sent_as(target)}
+            tx.execute(routing.SEND_AS, search)
+    return sum(_move(tx, outbound, to, targets) for to, targets in groups.items())
+
+
+def _move(tx: Transaction, outbound: OutboundRecord, to: str, targets: list[str]) -> int:
+    """Have the messages for ``targets`` wait for the node at ``to``, behind all that waits for it."""
+    name, _application = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchone()
+    there = destination(to, name.partition("#")[2] or None)
+    queue = tx.queue(there.queue, "outgoing")
+    if (before := requests.current(tx, queue, there, offers=False)) is not None:
+        step_of(tx, before, Own.SEAL)
+    made = requests.begin(tx, queue, there, offers=False)
+    lane = channel_of(tx, made)
+    moved = sum(_move_lane(tx, old, lane, targets) for old in lanes_of(tx, outbound))
+    made.follow(made.value._replace(given=moved), tx.now)
+    (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
+    tx.ledger("rerouted", lane, reason=f"{moved} messages for {outbound.peer} go to {to}")
+    return moved
+
+
+def _move_lane(tx: Transaction, old: Lane, lane: Lane, targets: list[str]) -> int:
+    which = {"old": old.id, "targets": as_json(targets)}
+    (count,) = tx.execute(routing.COUNT_FOR, which).fetchone()
+    if count:
+        begins = tx.reserve_positions(count).start
+        row = {**which, "lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
+        tx.execute(routing.MOVE, row)
+        tx.execute(routing.MOVED, {**which, "now": tx.now})
+        lane.held += count
+        lane.numbers = AckRanges(((1, lane.held),))
+    _recount(tx, old)
+    return int(count)
+
+
+def _bury(tx: Transaction, outbound: OutboundRecord, target: str) -> None:
+    for lane in lanes_of(tx, outbound):
+        which = {"old": lane.id, "targets": as_json([target]), "count": _MOST_BURIED}
+        while found := tx.execute(routing.WAITING_FOR, which).fetchall():
+            for position, number in found:
+                bury(tx, lane, position, number, UNKNOWN)
+        _recount(tx, lane)
+
+
+def _recount(tx: Transaction, lane: Lane) -> None:
+    settle_cursor(tx, lane)
+    lane.release(count_unsettled(tx, lane, lane.limit))

@@ -1,0 +1,114 @@
+"""Routes: which node is next for a message to a queue that is elsewhere. And the name of this node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.queue.declaring import check_text
+from wsrm_mq.store import routing
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.transaction import Transaction
+
+
+class NodeName(NamedTuple):
+    """The name of a node, and its incarnation: that is another one whenever its store may have gone back in time, so
+    positions that are given again are those of other messages."""
+
+    name: str
+    incarnation: str
+
+
+class Route(NamedTuple):
+    """``strip``: the part of ``pattern`` before its first ``*`` is left out of the name that a message arrives under.
+    ``away_since``: the next node does not answer since then, ms since the epoch."""
+
+    key: int
+    pattern: str
+    next_hop: str
+    cost: int
+    strip: bool
+    away_since: int | None = None
+
+    def covers(self, name: str) -> bool:
+        return _compiled(self.pattern).fullmatch(name) is not None
+
+    def sent_as(self, name: str) -> str:
+        """The name of a queue, as the next node is told it."""
+        return name.removeprefix(self.pattern.partition("*")[0]) if self.strip else name
+
+
+@lru_cache(1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def node_name(db: Database) -> NodeName:
+    """The name that the node was given, or the beginning of its store's id; and the token of this run of its store."""
+    name, token = db.execute(routing.NODE).fetchone()
+    return NodeName(name, token or "")
+
+
+def name_node(tx: Transaction, name: str) -> None:
+    """Give the node its name. Raises ``ConfigurationError``."""
+    check_text(name)
+    if not name.isprintable() or "@" in name or len(name) > 200:
+        raise ConfigurationError(f"{name!r} is no name of a node: that is 1 to 200 printable characters without @.")
+    tx.execute(routing.NAME_NODE, {"name": name})
+
+
+def name_node_first(tx: Transaction, name: str | None) -> None:
+    """Name the node as its first program is named, where it has no name yet: then it keeps that."""
+    if name is not None and "@" not in name:
+        tx.execute(routing.NAME_NODE_FIRST, {"name": name})
+
+
+def routes(db: Database) -> list[Route]:
+    """All routes, the cheapest first."""
+    rows = db.execute(routing.ROUTES).fetchall()
+    return [Route(key, pattern, hop, cost, bool(strip), away) for key, pattern, hop, cost, strip, away in rows]
+
+
+def choose(among: Iterable[Route], target: str) -> Route | None:
+    """The cheapest route for a name whose next node answers; where none of them does, the cheapest; ``None``: no route
+    is for it."""
+    covering = [one for one in among if one.covers(target)]
+    return min(covering, key=lambda one: (one.away_since is not None, one.cost, one.key), default=None)
+
+
+def add_route(
+    tx: Transaction, pattern: str, next_hop: str, cost: int = 1, *, strip: bool = False, actor: str | None = None
+) -> None:
+    """Add a route, or change its cost and whether it strips. Raises ``ConfigurationError``."""
+    check_text(pattern)
+    parts = urlsplit(next_hop)
+    if parts.username is not None or parts.password is not None or parts.query:  # it may be a secret: it is not told
+        raise ConfigurationError(
+            "next_hop has a user name, a password or a query, and an address is told to all: write "
+            "https://host:port/rm, and in [node.NAME] how that node knows this one."
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment or next_hop != next_hop.strip():
+        raise ConfigurationError(f"next_hop={next_hop!r} is no address of a node: write https://host:port/rm.")
+    if not isinstance(cost, int) or not 0 <= cost < 1_000_000:
+        raise ConfigurationError(f"cost={cost!r}: a route costs 0 to 999999, and the cheapest is taken.")
+    if strip and not pattern.partition("*")[0]:
+        raise ConfigurationError(f"strip leaves out what stands before the first *, and in {pattern!r} nothing does.")
+    row = {"pattern": pattern, "next_hop": next_hop, "cost": cost, "strip": int(strip), "created_at": tx.now}
+    tx.execute(routing.ADD_ROUTE, row)
+    told = f"{pattern} {next_hop} cost {cost}{' strip' if strip else ''}"
+    tx.add_ledger("route_added", None, actor=actor, reason=told)
+
+
+def drop_route(
+    tx: Transaction, pattern: str, next_hop: str | None = None, *, actor: str | None = None, reason: str = ""
+) -> list[str]:
+    """Drop the routes of a pattern, all of them or that by one next node; answers the next nodes that they led to."""
+    dropped = tx.execute(routing.DROP_ROUTE, {"pattern": pattern, "next_hop": next_hop}).fetchall()
+    for (one,) in dropped:
+        told = f"{pattern} {one}" + (reason and f": {reason}")
+        tx.add_ledger("route_dropped", None, actor=actor, reason=told)
+    return [one for (one,) in dropped]

@@ -1,0 +1,120 @@
+"""The next nodes of a node: one that does not answer is away, what waits for it goes by other routes, and it is asked
+again and again whether it is back."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any, Final
+
+from wsrm_mq.envelope.render import ending
+from wsrm_mq.errors import NotAllowed, NotAnswered
+from wsrm_mq.events.telling import Events
+from wsrm_mq.queue.hopping import destination
+from wsrm_mq.queue.rerouting import has_other_ways, reroute, try_again
+from wsrm_mq.queue.routing import routes
+from wsrm_mq.routes.sending import Hop, Sending, poster_of, why_away
+from wsrm_mq.sequence.elements import EndpointReference, TerminateSequence
+from wsrm_mq.store import routing
+from wsrm_mq.store.lasting import Lasting, Repeated
+from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
+
+LOOK_SECONDS: Final = 0.5
+AWAY_SECONDS: Final = 5.0
+"""A next node that has not answered for so long is away."""
+LADDER: Final = (1.0, 5.0, 30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0)
+"""Seconds after which it is asked again; after the last as long as that, again and again."""
+_QUESTION: Final = "urn:wsrm-mq:route:question"
+"""No sequence has this name: an RM destination answers so, with a fault, and keeps nothing."""
+
+
+class Hops:
+    """One thread that looks. A next node that hangs holds up the others for the few seconds of a question."""
+
+    def __init__(self, store: Store, sending: Sending, events: Events) -> None:
+        self._store = store
+        self._sending = sending
+        self._events = events
+        self._stopping = threading.Event()
+        self._trouble, self._trouble_of_one = Repeated(), Repeated()
+        self._thread = Lasting("wsrm-mq-hops", self._run, self._broke, events)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(LOOK_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            with self._store.reader() as db:
+                leads_to = {one.next_hop for one in routes(db)}
+                leads_to.update(address for (address,) in db.execute(routing.WAITED_FOR).fetchall())
+                known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
+            for address in sorted(leads_to):
+                try:
+                    self._look_at(address, *known.get(address, (None, None, 0, None)))
+                except Exception as error:  # the others are looked at all the same
+                    self._trouble_of_one.tell(self._events, "route.broken", error)
+            self._trouble.over()
+
+    def _broke(self, error: BaseException) -> None:
+        self._trouble.tell(self._events, "watch.store_error", error)
+        self._stopping.wait(LOOK_SECONDS)
+
+    def _look_at(
+        self, address: str, away_since: int | None, tried_next_at: int | None, attempts: int, _error: str | None
+    ) -> None:
+        reaching, now = self._sending.reaching, self._store.clock()
+        away, has_answered = reaching.away(address), address in reaching.answered
+        reaching.answered.discard(address)
+        if away_since is None:
+            if away is not None and away[0] >= AWAY_SECONDS:
+                self._say(address, now - round(away[0] * 1000), 0, away[1])
+                self._events.tell("route.away", address=address, error=away[1])
+        elif has_answered:
+            self._is_back(address)
+        elif tried_next_at is not None and tried_next_at <= now:
+            why = reaching.asked(address, *_question(address))
+            if why is None:
+                self._is_back(address)
+            else:
+                self._say(address, away_since, attempts + 1, why)
+        with self._store.reader() as db:
+            may_move = has_other_ways(db, address)
+        if may_move:
+            self._store.call(partial(reroute, next_hop=address), keep=True)
+            self._store.ring()
+            self._sending.look()
+
+    def _is_back(self, address: str) -> None:
+        self._say(address, None, 0, None)
+        self._store.call(partial(try_again, next_hop=address), keep=True)
+        self._events.tell("route.back", address=address)
+        self._sending.look()
+
+    def _say(self, address: str, away_since: int | None, attempts: int, why: str | None) -> None:
+        wait = round(LADDER[min(attempts, len(LADDER) - 1)] * 1000)
+        row: dict[str, Any] = {"address": address, "away_since": away_since, "attempts": attempts, "last_error": why}
+
+        def verb(tx: Transaction) -> None:
+            tx.execute(routing.SAY_HOP, {**row, "tried_next_at": None if away_since is None else tx.now + wait})
+
+        self._store.call(verb)
+
+
+def _question(address: str) -> tuple[dict[str, str], bytes]:
+    _address, rm, soap, addressing, *_ = destination(address)
+    to = EndpointReference(address)
+    body = ending(soap, addressing, rm, None, TerminateSequence(_QUESTION, None), to=to)
+    return {"Content-Type": f"{soap.media_type}; charset=utf-8"}, body
+
+
+def ask(address: str, hop: Hop | None) -> str | None:
+    """Ask a next node once. Why it takes no messages of this one; ``None``: it does."""
+    try:
+        return why_away(poster_of({} if hop is None else {address: hop})(address, *_question(address), None))
+    except (NotAllowed, NotAnswered) as error:
+        return str(error)

@@ -1,0 +1,191 @@
+"""What other nodes have handed over is placed: in a queue of this node, or in the transmission queue of the next one.
+
+One transaction settles what has come and writes it where it goes, so whenever a process is killed it is in one place.
+What has no place is a dead letter where it has come, with the reason; redriven, it is placed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from wsrm_mq.errors import BadRequest, ConfigurationError, NotAllowed, QuotaExceeded, StoreError
+from wsrm_mq.queue import hopping, put, settling
+from wsrm_mq.queue.declaring import Declared, is_name
+from wsrm_mq.queue.hopping import UNKNOWN
+from wsrm_mq.queue.leasing import Leased, Request, lease
+from wsrm_mq.queue.reporting import Asks, Report, reached, tell
+from wsrm_mq.queue.routing import choose, node_name, routes
+from wsrm_mq.queue.settling import Lease
+from wsrm_mq.routes.block import Carried, carried
+from wsrm_mq.store import routing
+from wsrm_mq.store.applications import INTAKE
+from wsrm_mq.store.transaction import Transaction, as_json
+
+MOST: Final = 64
+"""Messages of one transaction."""
+_MOST_BYTES: Final = 16 * 1024 * 1024
+
+May = Callable[[Transaction, str | None, str], bool]
+"""Whether the holder of a token, by its name, may put into the queue of a name by way of this node."""
+
+
+class Refused(NamedTuple):
+    """A message has no place: the reason of the dead letter, and a sentence that says more."""
+
+    reason: str
+    why: str
+
+
+class Waits(Exception):
+    """The queue that it is for has no room, and its producers wait for that."""
+
+
+class Broken(Exception):
+    """The message at a position cannot be placed for an error that is none of its sender's, which is the cause."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> int:
+    """Place what has come, some of it; answers how many messages that were. Those that are ``aside``, by position, are
+    given up for an error. Raises ``Broken``."""
+    waits: dict[Lease, int | None] = {}  # with their lanes: they stay leased meanwhile, so the next look has others
+    full: set[str] = set()
+    here, placed = node_name(tx).name, 0
+    while not placed and (found := _come(tx)):
+        keys = as_json([one.seen.message for one in found])
+        principals = dict(tx.execute(routing.PRINCIPALS, {"keys": keys}).fetchall())
+        for one in found:
+            if one.seen.lane in waits.values():
+                waits[_lease_of(one)] = one.seen.lane
+                continue
+            try:
+                why = (aside or {}).get(one.seen.position)
+                principal = principals.get(one.seen.message)
+                refused = _place(tx, one, here, principal, may, full) if why is None else Refused("unreadable", why)
+            except Waits:
+                waits[_lease_of(one)] = one.seen.lane
+                continue
+            except StoreError:
+                raise
+            except Exception as error:
+                raise Broken(one.seen.position) from error
+            if refused is None:
+                settling.ack(tx, [_lease_of(one)])
+            else:
+                settling.reject(tx, [_lease_of(one)], refused.reason, refused.why)
+            placed += 1
+    settling.hand_back(tx, list(waits))
+    return placed
+
+
+def _come(tx: Transaction) -> list[Leased]:
+    row = tx.queue_row(INTAKE)
+    return [] if row is None else lease(tx, [Declared(*row)], Request(MOST, _MOST_BYTES))
+
+
+def _lease_of(one: Leased) -> Lease:
+    return Lease(one.seen.position, one.seen.fence)
+
+
+def _place(tx: Transaction, one: Leased, here: str, principal: str | None, may: May, full: set[str]) -> Refused | None:
+    try:
+        come = carried(one.seen.body or b"", one.seen.received_at)
+    except BadRequest as error:
+        return Refused("unreadable", str(error))
+    come = _told_where_it_may(tx, _anew(tx, come, one), principal, here, may)
+    target, _, node = come.target.rpartition("@")
+    target = target if node == here else come.target
+    refused = (
+        _forbidden(tx, principal, target, may)
+        or _too_late(tx, come)
+        or _far(tx, come, target, here)
+        or _go_on(tx, come, target, here, full)
+    )
+    if refused is not None and come.one.asks & Asks.NOT_DELIVERED and come.one.header.report_to:
+        said = Report("not_delivered", refused.reason, come.target, come.origin.position, come.one.message_id)
+        tell(tx, come.one.header.report_to, come.origin.node, said)
+    return refused
+
+
+def _anew(tx: Transaction, come: Carried, one: Leased) -> Carried:
+    """A message that was redriven has no deadline any more, and has been nowhere."""
+    lane = None if one.seen.lane is None else tx.lane(one.seen.lane)
+    if lane is None or lane.kind != "replay":
+        return come
+    header = come.one.header._replace(receive_by=None)
+    return come._replace(one=come.one._replace(header=header, reach_by=None), origin=come.origin._replace(via=()))
+
+
+def _told_where_it_may(tx: Transaction, come: Carried, principal: str | None, here: str, may: May) -> Carried:
+    """Without the wishes for reports into a queue that the node which hands it over may not put into: reports go there
+    in the name of this node."""
+    to, node = come.one.header.report_to, come.origin.node
+    home = to if node == here else f"{to}@{node}"
+    if not come.one.asks or to is None or home is None or principal == node or may(tx, principal, home):
+        return come
+    tx.skipped("report_skipped", 0, to, f"{principal} has not the right `route` to {home}")
+    return come._replace(one=come.one._replace(asks=0))
+
+
+def _forbidden(tx: Transaction, principal: str | None, target: str, may: May) -> Refused | None:
+    if may(tx, principal, target):
+        return None
+    return Refused("not_allowed", f"{principal} has not the right `route` to {target}.")
+
+
+def _too_late(tx: Transaction, come: Carried) -> Refused | None:
+    for reason, end in (("ttl_expired", come.one.header.receive_by), ("reach_by", come.one.reach_by)):
+        if end is not None and end <= tx.reached:
+            return Refused(reason, f"Its time was over when it came here, from {come.origin.via[-1:]}.")
+    return None
+
+
+def _far(tx: Transaction, come: Carried, target: str, here: str) -> Refused | None:
+    via = " ".join(come.origin.via)
+    if here in come.origin.via and tx.queue_row(target) is None:
+        return Refused("loop", f"It was here before, by {via}: routes of these nodes lead to each other.")
+    if len(come.origin.via) >= come.one.max_hops:
+        return Refused("hop_count_exceeded", f"{come.one.max_hops} nodes have had it: {via}.")
+    return None
+
+
+def _go_on(tx: Transaction, come: Carried, target: str, here: str, full: set[str]) -> Refused | None:
+    row = tx.queue_row(target) if is_name(target) else None
+    if row is not None:
+        return _put(tx, come, Declared(*row), full)
+    route = choose(routes(tx), target)
+    if route is None:
+        return Refused(UNKNOWN, f"There is no queue {target} at {here}, and no route is for it.")
+    hopping.forward(tx, route, target, come.one, come.origin, is_express=come.is_express)
+    return None
+
+
+def _put(tx: Transaction, come: Carried, queue: Declared, full: set[str]) -> Refused | None:
+    if queue.name in full:  # what came before it waits there: it passes nothing
+        raise Waits
+    if not queue.is_consumed:
+        return Refused(UNKNOWN, f"The application of {queue.name} is called with what arrives there.")
+    if hopping.has_arrived(tx, come.origin, queue.key):
+        node, incarnation, position, _via = come.origin
+        tx.add_ledger("repeated", queue.key, reason=f"{position} of {node}, incarnation {incarnation}")
+        return None
+    try:
+        if come.one.message_id is not None and put.put_before(tx, queue, come.one.message_id) is not None:
+            hopping.arrived(tx, come.origin, queue.key)
+            return None
+        position = put.put(tx, queue, come.one._replace(asks=come.one.asks & ~Asks.REACHED))
+        hopping.came(tx, position, come.target, come.one, come.origin)
+        reached(tx, come.one, position)
+    except QuotaExceeded as error:
+        if error.blocks:
+            full.add(queue.name)
+            raise Waits from None
+        return Refused("quota", str(error))
+    except (NotAllowed, ConfigurationError) as error:
+        return Refused("rejected", str(error))
+    hopping.arrived(tx, come.origin, queue.key)
+    return None

@@ -1,0 +1,247 @@
+"""Statements on routes, next nodes, and the messages that go or come that way. Parameters are named."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from wsrm_mq.store.applications import INTAKE
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.outbound import HAS_ENDED
+from wsrm_mq.store.tables import (
+    arrived,
+    channel,
+    entry,
+    epoch,
+    header,
+    hop,
+    identity,
+    lane,
+    message,
+    outbound_sequence,
+    queue,
+    route,
+    routed,
+)
+from wsrm_mq.store.tables.table import Number
+
+p = bindparam
+
+
+def _p(table: Any, *but: str) -> dict[str, Any]:
+    return {column.name: p(column.name) for column in table.columns if column.name not in but}
+
+
+# the node, and its routes
+
+NODE: Final = compiled(
+    select(
+        func.coalesce(identity.c.node, func.substr(identity.c.id, 1, 8)),
+        select(epoch.c.token).order_by(epoch.c.mark.desc()).limit(1).scalar_subquery(),
+    )
+)
+"""The name of the node, and the token of the run of its store."""
+NAME_NODE: Final = compiled(update(identity).values(node=p("name")))
+NAME_NODE_FIRST: Final = compiled(update(identity).where(identity.c.node.is_(None)).values(node=p("name")))
+ROUTES: Final = compiled(
+    select(*(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")), hop.c.away_since)
+    .outerjoin(hop, hop.c.address == route.c.next_hop)
+    .order_by(route.c.cost, route.c.id)
+)
+HAS_ROUTE: Final = compiled(select(route.c.id).limit(1))
+_ADD: Final = upsert(route).values(_p(route, "id"))
+ADD_ROUTE: Final = compiled(
+    _ADD.on_conflict_do_update(
+        index_elements=["pattern", "next_hop"], set_={"cost": _ADD.excluded.cost, "strip": _ADD.excluded.strip}
+    )
+)
+DROP_ROUTE: Final = compiled(
+    delete(route)
+    .where(route.c.pattern == p("pattern"), route.c.next_hop == func.coalesce(p("next_hop"), route.c.next_hop))
+    .returning(route.c.next_hop)
+)
+
+# next nodes
+
+HOPS: Final = compiled(select(*hop.columns))
+_AWAY: Final = upsert(hop).values(_p(hop))
+SAY_HOP: Final = compiled(
+    _AWAY.on_conflict_do_update(
+        index_elements=["address"],
+        set_={name: _AWAY.excluded[name] for name in ("away_since", "tried_next_at", "attempts", "last_error")},
+    )
+)
+_WAITED_FOR: Final = (
+    select(outbound_sequence.c.peer)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .where(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%"))
+)
+WAITED_FOR: Final = compiled(_WAITED_FOR.distinct())
+"""The addresses of next nodes that something may wait for, though no route leads there any more."""
+IS_NEEDED: Final = compiled(
+    select(
+        or_(
+            exists(select(route.c.id)),
+            exists(select(queue.c.id).where(queue.c.name == INTAKE)),
+            exists(_WAITED_FOR),
+        )
+    )
+)
+"""Whether there is something to be sent to other nodes, or to be placed that has come from them."""
+
+# messages
+
+ADD_ROUTED: Final = compiled(insert(routed).values(_p(routed)))
+LEAVING: Final = compiled(
+    select(
+        *(routed.c[name] for name in ("sent_as", "node", "incarnation", "position", "via", "max_hops", "priority")),
+        *(routed.c[name] for name in ("lane_group", "asks", "deliver_at", "expires_at", "reach_by")),
+        *(header.c[name] for name in ("properties", "content_type", "client", "report_to")),
+        queue.c.name,
+    )
+    .join(entry, entry.c.message == routed.c.message)
+    .join(queue, queue.c.id == entry.c.queue)
+    .outerjoin(header, header.c.message == routed.c.message)
+    .where(entry.c.id == p("key"))
+)
+"""The facts of the message at a position that go with it to the next node."""
+_WAITING: Final = (
+    select(entry.c.id, entry.c.number)
+    .join(routed, routed.c.message == entry.c.message)
+    .where(entry.c.lane == p("old"), IS_LIVE)
+    .order_by(entry.c.number)
+)
+_FOR: Final = routed.c.target.in_(select(func.texts_in(p("targets", required=True)).table_valued("value").c.value))
+WAITING_FOR: Final = compiled(_WAITING.where(_FOR).limit(p("count", required=True)))
+COUNT_FOR: Final = compiled(select(func.count()).select_from(_WAITING.where(_FOR).order_by(None).subquery()))
+"""What waits in a lane for queues of these names, a JSON list."""
+_place = func.row_number().over(order_by=entry.c.number)
+MOVE: Final = compiled(
+    insert(entry).from_select(
+        ["id", "queue", "message", "lane", "number", "expires_at", "replay_of"],
+        _WAITING.with_only_columns(
+            p("begins", type_=Number) - 1 + _place,
+            p("queue", type_=Number),
+            entry.c.message,
+            p("lane", type_=Number),
+            p("given", type_=Number) + _place,
+            entry.c.expires_at,
+            entry.c.id,
+        ).where(_FOR),
+        include_defaults=False,
+    )
+)
+"""Have new entries for them in another lane: see ``channels.CARRY_ON``."""
+MOVED: Final = compiled(
+    update(entry)
+    .where(
+        *(entry.c.lane == p("old"), IS_LIVE),
+        entry.c.message.in_(select(routed.c.message).where(_FOR)),
+    )
+    .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
+)
+_OF_SEQUENCE: Final = (
+    select(routed.c.message, routed.c.target)
+    .join(entry, entry.c.message == routed.c.message)
+    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
+    .where(channel.c.outbound == p("outbound"), IS_LIVE)
+)
+TARGETS: Final = compiled(_OF_SEQUENCE.with_only_columns(routed.c.target).distinct())
+"""The names of the queues that messages wait for in a sequence."""
+SEND_AS: Final = compiled(
+    update(routed)
+    .where(
+        routed.c.target == p("target"),
+        routed.c.message.in_(_OF_SEQUENCE.with_only_columns(entry.c.message)),
+    )
+    .values(sent_as=p("sent_as"))
+)
+NO_DEADLINE: Final = compiled(
+    update(routed).where(routed.c.message == p("message")).values(expires_at=None, reach_by=None)
+)
+"""Have a message that is sent again live as long as it takes."""
+IS_LATE: Final = compiled(
+    select(routed.c.message).where(
+        *(routed.c.message == p("message"), routed.c.sent_as.is_not(None), routed.c.reach_by <= p("now")),
+        or_(routed.c.expires_at.is_(None), routed.c.expires_at > p("now")),
+    )
+)
+"""A row if a message waits for a next node that was to have reached its queue by now."""
+_IS_EXPRESS: Final = queue.c.name.between(p("queue").op("||")("#"), p("queue").op("||")("$"))
+OPEN_TO: Final = compiled(
+    select(outbound_sequence.c.id)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .where(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, or_(queue.c.name == p("queue"), _IS_EXPRESS))
+    .order_by(outbound_sequence.c.id)
+)
+"""The sequences to a next node that have not ended: those of its transmission queue, and of express messages."""
+EXPRESS_BEFORE: Final = compiled(
+    select(outbound_sequence.c.id, queue.c.name)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .where(
+        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%#%")),
+        queue.c.name.not_like(p("mine")),
+    )
+    .order_by(outbound_sequence.c.id)
+)
+"""Those of express messages of earlier runs of the store."""
+LANES_OF: Final = compiled(select(channel.c.lane).where(channel.c.outbound == p("outbound")))
+TO_SEND: Final = compiled(
+    select(lane.c.id)
+    .join(channel, channel.c.lane == lane.c.id)
+    .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
+    .where(
+        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, lane.c.owner.is_(None), lane.c.cursor < lane.c.limit),
+        or_(lane.c.retry_at.is_(None), lane.c.retry_at <= p("now")),
+    )
+    .limit(1)
+)
+"""A row if something may be sent that no process sends."""
+PRINCIPALS: Final = compiled(
+    select(message.c.id, message.c.principal).where(
+        message.c.id.in_(select(func.keys_in(p("keys", required=True)).table_valued("value").c.value))
+    )
+)
+
+# wishes of their senders
+
+_TOLD: Final = (entry.c.id, message.c.id, message.c.body_size, routed.c.asks)
+_WISHING: Final = (
+    select(*_TOLD)
+    .select_from(routed)
+    .join(message, message.c.id == routed.c.message)
+    .join(entry, entry.c.message == message.c.id)
+)
+GIVEN_UP: Final = compiled(_WISHING.where(entry.c.id == p("key"), routed.c.asks > 0))
+"""What is told of a message that goes no further from its transmission queue."""
+LEFT: Final = compiled(
+    _WISHING.where(
+        message.c.id.in_(select(func.keys_in(p("keys", required=True)).table_valued("value").c.value)),
+        *(entry.c.lane == p("lane", required=True), routed.c.asks.op("&")(p("record", required=True)) > 0),
+    )
+)
+"""The same of those messages of a lane that a record is wished for."""
+HOME: Final = compiled(
+    select(routed.c.node, routed.c.position, routed.c.target)
+    .join(entry, entry.c.message == routed.c.message)
+    .where(entry.c.id == p("key"))
+)
+"""Where the message of an entry was put, as which position, and for which queue."""
+
+# the guard against repeats
+
+_IS_IT: Final = tuple(arrived.c[name] == p(name) for name in ("queue", "node", "incarnation", "position"))
+HAS_ARRIVED: Final = compiled(select(arrived.c.at).where(*_IS_IT))
+ARRIVED: Final = compiled(insert(arrived).values(_p(arrived)))
+OLD_ARRIVED: Final = compiled(select(arrived.c.at).where(arrived.c.at < p("before")).limit(1))
+_KEY: Final = tuple_(*arrived.primary_key.columns)
+FORGET_ARRIVED: Final = compiled(
+    delete(arrived).where(
+        _KEY.in_(
+            select(*arrived.primary_key.columns).where(arrived.c.at < p("before")).limit(p("count", required=True))
+        )
+    )
+)

@@ -1,0 +1,162 @@
+"""The next nodes of a node: what waits for each, since when, and what failed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from sqlalchemy import and_, bindparam, select
+
+from wsrm_mq.acts import Step, others
+from wsrm_mq.store import published as views
+from wsrm_mq.store import routing
+from wsrm_mq.store.applications import HOP, INTAKE, hop_queue, sent_queue
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.driver import file_of, instances_of
+from wsrm_mq.store.port import Database
+from wsrm_mq.store.tables import channel, entry, message, outbound_sequence, queue, routed
+from wsrm_mq.views.sources import Requests, requests_to_nodes
+from wsrm_mq.views.words import counted, moment, span
+
+STUCK_FOR: Final = 60_000
+"""What has waited for less, in ms, needs no attention, nor does a node that is away for less."""
+
+
+class NextNode(NamedTuple):
+    """A node that routes lead to, or that something waits for. Times in ms since the epoch."""
+
+    next_hop: str
+    """Its URL."""
+    patterns: list[str]
+    """The patterns of the routes to it."""
+    away_since: int | None
+    """It does not answer since then."""
+    asked_next_at: int | None
+    error: str | None
+    """Why it is away, or why the last attempt was in vain."""
+    sent: int
+    """Messages that were stored for it in sequences that are shown yet."""
+    waiting: int
+    since: int | None
+    """When the oldest of those that wait was stored."""
+    dead: int
+    """Messages that were given up on the way to it, and no operator has confirmed it."""
+
+
+class Waiting(NamedTuple):
+    """A message that waits for a next node."""
+
+    position: int
+    target: str
+    stored_at: int
+    tries: int
+    error: str | None
+
+
+_WAITING: Final = compiled(
+    select(entry.c.id, routed.c.target, message.c.received_at, entry.c.deliveries, entry.c.last_error)
+    .join(routed, routed.c.message == entry.c.message)
+    .join(message, message.c.id == entry.c.message)
+    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
+    .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .where(
+        outbound_sequence.c.peer == bindparam("next_hop"),
+        queue.c.name.startswith(HOP),
+        entry.c.outcome.is_(None),
+        entry.c.number >= 1,
+    )
+    .order_by(entry.c.id)
+    .limit(bindparam("limit"))
+)
+_SERVERS: Final = compiled(
+    select(views.instances.c.instance).where(
+        views.instances.c.ended_at.is_(None), views.instances.c.paths.startswith(f'["{HOP}')
+    )
+)
+_IN_INTAKE: Final = compiled(
+    select(message.c.received_at)
+    .join(entry, entry.c.message == message.c.id)
+    .join(queue, queue.c.id == entry.c.queue)
+    .where(queue.c.name == INTAKE, entry.c.outcome.is_(None), entry.c.priority.is_not(None))
+    .order_by(entry.c.id)
+    .limit(1)
+)
+
+
+def next_nodes(db: Database) -> list[NextNode]:
+    """All of them, in the order of their URLs."""
+    known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
+    patterns: dict[str, list[str]] = defaultdict(list)
+    for _key, pattern, next_hop, *_ in db.execute(routing.ROUTES).fetchall():
+        patterns[next_hop].append(pattern)
+    sent: dict[str, list[Requests]] = defaultdict(list)
+    for one in requests_to_nodes(db):
+        sent[one.to].append(one)
+    return [
+        _next_node(address, patterns[address], known.get(address, (None, None, 0, None)), sent[address])
+        for address in sorted({*patterns, *sent})
+    ]
+
+
+def _next_node(
+    address: str, patterns: list[str], known: tuple[int | None, int | None, int, str | None], sent: list[Requests]
+) -> NextNode:
+    away_since, asked_next_at, _attempts, why = known
+    return NextNode(
+        address,
+        patterns,
+        away_since,
+        asked_next_at,
+        why if away_since is not None else next((one.error for one in sent if one.error is not None), None),
+        sum(one.sent for one in sent),
+        sum(one.waiting for one in sent),
+        min((one.since for one in sent if one.since is not None), default=None),
+        sum(one.dead for one in sent),
+    )
+
+
+def waiting_for(db: Database, next_hop: str, limit: int) -> list[Waiting]:
+    """The first ``limit`` messages that wait for a next node."""
+    rows = db.execute(_WAITING, {"next_hop": next_hop, "limit": limit}).fetchall()
+    return [Waiting(*row) for row in rows]
+
+
+def is_forwarding(db: Database) -> bool:
+    """Whether a process that lives sends to other nodes from the store, and places what they have handed over."""
+    there = instances_of(file_of(db))
+    return any(there.lives(name) for (name,) in db.execute(_SERVERS).fetchall())
+
+
+def unplaced_since(db: Database) -> int | None:
+    """When the oldest message came that another node has handed over and that waits for its place."""
+    return next((at for (at,) in db.execute(_IN_INTAKE)), None)
+
+
+def needs_attention(one: NextNode, now: int, *, is_sent: bool) -> bool:
+    since = one.away_since if is_sent or one.since is None else one.since
+    return since is not None and now - since >= STUCK_FOR
+
+
+def told_of(one: NextNode, now: int, *, is_sent: bool) -> str:
+    """The state of a next node, as a sentence. ``is_sent``: a process that sends to it lives."""
+    waits = f"{counted(one.waiting, 'message waits', 'messages wait')} for {one.next_hop}"
+    waits += "" if one.since is None else f" for {span(now - one.since)}"
+    if one.waiting and not is_sent:
+        return f"{waits}, and no process sends them: start `wsrm-mq queue-server`."
+    if one.away_since is not None:
+        again = "" if one.asked_next_at is None else f" It is asked again at {moment(one.asked_next_at)}."
+        return f"{one.next_hop} is away since {moment(one.away_since)}: {one.error}. {waits}.{again}"
+    if one.waiting:
+        return f"{waits}." if one.error is None else f"{waits}. The last attempt: {one.error}."
+    return f"Nothing waits for {one.next_hop}."
+
+
+def next_steps(one: NextNode) -> tuple[Step, ...]:
+    """The commands that an operator may choose from for what waits for a next node."""
+    steps = [others.NODE.step("what waits for it, and what failed", one.next_hop)]
+    if one.patterns:
+        steps.append(others.ROUTE_TEST.step("ask it now, as a message would", one.patterns[0].replace("*", "x")))
+    if one.dead:
+        steps.append(others.LETTERS.step("what was given up, and why", f"queue:{sent_queue(hop_queue(one.next_hop))}"))
+    return tuple(steps)
