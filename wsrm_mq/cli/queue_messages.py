@@ -116,7 +116,7 @@ def put(place: Place, name: str, file: BinaryIO, dry_run: bool, actor: str | Non
             _rehearse(place, name, body, options)
         will(f"put {len(body)} bytes into {name}", dry_run)
     position = None if dry_run else put_by_hand(place, file, actor, "put", name, stored, options)
-    result(place.is_json, {"queue": name, "position": position} | ({"dry_run": True} if dry_run else {}))
+    result(place.is_json, {"queue": name, "position": position, "dry_run": dry_run})
     if way is not None and not dry_run:
         say(place.told(f"It waits for {way.next_hop}: `wsrm-mq node show` says what does."))
 
