@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ from wsrm_mq.errors import (
     NotAuthenticated,
     StoreError,
     StoreOverloaded,
+    StoreUnavailable,
 )
 from wsrm_mq.events.telling import tell
 from wsrm_mq.hooks import Hooks, answering_text
@@ -298,10 +300,14 @@ class Front:
         return sending is not None and sending.send(message, who, about)
 
     def settled(self, commit: Commit, wait: Wait) -> Answer | None:
-        """The answer to a request that waits for a message; ``None`` while that is not settled."""
+        """The answer to a request that waits for a message; ``None`` while that is not settled, and where the store
+        cannot say: the message is stored, which an error would deny."""
         policy = commit.request.peer.policy if commit.arrival is not None else None
-        with self.engine.store.reader() as db:
-            found = settlement(db, wait.position, policy)
+        try:
+            with self.engine.store.reader() as db:
+                found = settlement(db, wait.position, policy)
+        except StoreUnavailable:
+            return None
         return None if found is None else self.destination.settled(commit, wait, found)
 
     def refusal(self, error: Refused) -> Answer:
@@ -333,7 +339,8 @@ class Front:
         self._tell_unknown(commit)
         if commit.may_answer_later:
             verb = partial(leave_to_fetch, position=wait.position)
-            self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
+            with suppress(StoreUnavailable):
+                self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
 
     def _tell_unknown(self, commit: Commit) -> None:
         """Tell of an operation of which no answer is known, once: it has waited like a two-way one, and may be

@@ -227,9 +227,10 @@ def test_a_page_instead_of_an_answer_ends_a_consumer_with_an_error_that_quotes_i
     node: RemoteNode, monkeypatch: pytest.MonkeyPatch, page: Page
 ) -> None:
     node.put_many("orders", range(2))
-    subscription = node.subscribe("orders")
+    subscription = node.subscribe("orders", max_backlog=8)
     taken(subscription, 1)
-    answer_pages(monkeypatch, page)
+    answer_pages(monkeypatch, page, leases_only=True)
+    node.put("orders", 2)  # the request that waits is answered, and the next one so
     words = "Log in, please" if page[2] else ""
     said = f"http://127.*/[a-z]+ answers {page[0]}, as no queue server does: '{words}'"
     with pytest.raises(NoQueueServer, match=said):

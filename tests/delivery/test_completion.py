@@ -246,6 +246,22 @@ def test_a_close_lets_operations_finish_and_answers_those_that_have_not_begun(
     assert len(service.calls) == 5, "none was run again"
 
 
+def test_a_request_whose_message_is_stored_is_told_so_when_the_store_closes_while_it_waits(
+    make: Make, service: Operations, stored: Stored
+) -> None:
+    """The gap before it is open."""
+    middleware = make(service, max_waiting=4, hold_wait=10.0)
+
+    async def conversation(identifier: str) -> int:
+        waiting = asyncio.ensure_future(timed(middleware, two_way(identifier, 2)))
+        is_stored = partial(until, lambda: stored.rows("SELECT count(*) FROM entry") == [(1,)])
+        assert await asyncio.to_thread(is_stored)
+        assert await asyncio.to_thread(middleware.close, 10)
+        return (await asyncio.wait_for(waiting, 10))[0]
+
+    assert opened(middleware, conversation) == 202
+
+
 def test_a_request_that_comes_when_threads_take_nothing_any_more_is_told_so(make: Make, service: Operations) -> None:
     middleware = make(service)
     dispatcher = middleware.engine.dispatcher

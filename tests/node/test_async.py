@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -270,6 +271,8 @@ def test_what_a_call_that_was_cancelled_has_leased_or_subscribed_is_given_back(
     connect_async: ConnectAsync, path: Path, call: Callable[[AsyncNode], Awaitable[object]]
 ) -> None:
     async def program(node: AsyncNode) -> None:
+        # Its one thread asks the store what comes next when it is through with the call.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         await node.declare("orders", lease=None, max_failures=1)
         await node.put_many("orders", range(4))
         for message in await node.receive("orders", 2):
@@ -281,7 +284,7 @@ def test_what_a_call_that_was_cancelled_has_leased_or_subscribed_is_given_back(
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        while any(one.state == "live" for one in await node.clients()):
+        while any(one.queues for one in await node.clients()):
             await asyncio.sleep(0.02)
         while (await node.stats("orders")).leased or (await node.stats(dead)).leased:
             await asyncio.sleep(0.02)
