@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.asgi_calls import Receive, Scope, Send
 from wsrm_mq.errors import NotAnswered
 from wsrm_mq.node import Node
+from wsrm_mq.queue.routing import settle_name
 from wsrm_mq.routes.running import Routing
 from wsrm_mq.server.http import intake
 from wsrm_mq.store.clock import wall_clock
@@ -54,7 +56,8 @@ class One:
         """Whether it says so on its answers."""
 
     def start(self) -> One:
-        self.node = Node(self.path, self.name, clock=self.clock)
+        self.node = Node(self.path, clock=self.clock)
+        self.node.call(partial(settle_name, configured=self.name))
         self.destination = intake._destination(self.node.store)
         self._lifespan = Lifespan(self._served)
         self._lifespan.__enter__()
@@ -64,7 +67,7 @@ class One:
         return self
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sent = intake._as_node(send) if self.is_node else send
+        sent = intake._as_node(send, self.name) if self.is_node else send
         await self.destination({**scope, intake._NODE: "test"}, receive, sent)
 
     def stop(self) -> None:
@@ -138,6 +141,11 @@ class Net:
             return answer
 
         return post
+
+    @property
+    def carried(self) -> list[tuple[str, str]]:
+        """The posts that had a message: sender and receiver."""
+        return [way for way, body in zip(self.posts, self.bodies, strict=False) if b"<r:Route" in body]
 
     def stop(self) -> None:
         for one in self.nodes.values():

@@ -318,10 +318,10 @@ def test_what_cannot_be_placed_for_an_error_of_ours_is_set_aside_and_holds_up_no
     a, b = line(net, "ab")
     place = placing._place
 
-    def breaks(tx: Any, one: Any, *rest: Any) -> Any:
+    def breaks(tx: Any, at: Any, one: Any, *rest: Any) -> Any:
         if carried(one.seen.body, 0).one.body == b"2":
             raise ZeroDivisionError("a mistake")
-        return place(tx, one, *rest)
+        return place(tx, at, one, *rest)
 
     monkeypatch.setattr(placing, "_place", breaks)
     a.node.put_many("orders", numbered(5))

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import socket
+from functools import partial
+from pathlib import Path
+
 import pytest
 
-from tests.routes.net import Net, until
+from tests.routes.net import Net, One, until
+from wsrm_mq import connect
 from wsrm_mq.errors import ConfigurationError, UnknownQueue
+from wsrm_mq.queue.routing import node_name, settle_name
 from wsrm_mq.routes import hops
 
 
@@ -30,7 +37,7 @@ def test_the_cheaper_route_is_taken_and_the_other_while_its_next_node_is_away_wi
     if has_sent:
         a.node.put("orders", b"0")
         assert until(lambda: c.bodies("orders") == [b"0"] and a.waiting() == 0)
-        assert ("a", "d") not in net.posts
+        assert ("a", "d") not in net.carried
     # b takes what it is sent, and its answers are lost: then it is away
     net.fate = lambda sender, receiver, _number: "answer lost" if (sender, receiver) == ("a", "b") else "through"
     if not has_sent:
@@ -39,7 +46,7 @@ def test_the_cheaper_route_is_taken_and_the_other_while_its_next_node_is_away_wi
     a.node.put_many("orders", bodies)
     assert until(lambda: len(c.bodies("orders")) >= 20)
     assert until(lambda: a.waiting() == 0)
-    assert ("a", "d") in net.posts
+    assert ("a", "d") in net.carried
     if not has_sent:
         b.start()
     net.fate = lambda *_: "through"
@@ -50,7 +57,58 @@ def test_the_cheaper_route_is_taken_and_the_other_while_its_next_node_is_away_wi
         *(str(n).encode() for n in range(20)),
         b"last",
     ]
-    assert net.posts[-1] != ("a", "d")
+    assert net.carried[-1] != ("a", "d")
+
+
+def test_a_node_is_not_named_after_the_program_that_adds_its_first_route(tmp_path: Path) -> None:
+    with connect(tmp_path / "a.db", "billing") as program:
+        program.route("*", "http://north/rm")
+        with program.reader() as db:
+            name, host = node_name(db).name, socket.gethostname().partition(".")[0]
+    assert re.fullmatch(rf"{re.escape(host)}-[0-9a-f]{{4}}", name)
+
+
+def test_a_node_keeps_the_name_that_was_configured_first_and_another_one_is_refused(tmp_path: Path) -> None:
+    with connect(tmp_path / "a.db") as program:
+        program.call(partial(settle_name, configured="east"))
+        program.call(settle_name)
+        with pytest.raises(ConfigurationError, match="node_name is 'west', and the store is that of the node 'east'"):
+            program.call(partial(settle_name, configured="west"))
+
+
+def is_away(one: One, other: One) -> bool:
+    return bool(one.rows("SELECT 1 FROM hop WHERE address = ? AND away_since IS NOT NULL", other.url))
+
+
+def test_in_a_ring_nothing_goes_back_to_a_node_that_has_had_it_while_the_link_ahead_is_away(net: Net) -> None:
+    a, b, c = ring = [net.add(name) for name in "abc"]
+    c.node.declare("orders")
+    for one, ahead, behind in ((a, b, c), (b, c, a)):
+        one.node.route("orders", ahead.url, cost=1)
+        one.node.route("orders", behind.url, cost=5)
+    assert until(lambda: all(len(one.rows("SELECT 1 FROM hop WHERE node IS NOT NULL")) == 2 for one in (a, b)))
+    net.fate = lambda sender, receiver, _number: "request lost" if (sender, receiver) == ("b", "c") else "through"
+    a.node.put("orders", b"1")  # waits for the link that is not known to be away, and then for one that is
+    assert until(lambda: b.waiting() == 1)
+    assert until(lambda: is_away(b, c))
+    a.node.put("orders", b"2")
+    b.node.put("orders", b"round")  # goes by a, to which c is the only node that has not had it
+    assert until(lambda: c.bodies("orders") == [b"round"] and b.waiting() == 2)
+    assert a.rows("SELECT count(*) FROM message WHERE action = 'urn:wsrm-mq:route:put'") == [(1,)]
+    net.fate = lambda *_: "through"
+    assert until(lambda: c.bodies("orders") == [b"round", b"1", b"2"])
+    assert until(lambda: not any(one.waiting() for one in ring))
+    assert [one.dead() for one in ring] == [[], [], []]
+
+
+def test_where_all_routes_lead_back_what_cannot_arrive_is_a_loop_and_waits_for_none(net: Net) -> None:
+    a, b = net.add("a"), net.add("b")
+    for one, other in ((a, b), (b, a)):
+        one.node.route("*", other.url)
+    assert until(lambda: all(one.rows("SELECT 1 FROM hop WHERE node IS NOT NULL") for one in (a, b)))
+    a.node.put("orders", b"1")
+    assert until(a.dead)
+    assert [reason for reason, _why in a.dead()] == ["loop"]
 
 
 def test_what_waits_when_its_route_is_dropped_goes_by_another_or_is_a_dead_letter(net: Net) -> None:

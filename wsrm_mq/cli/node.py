@@ -134,7 +134,8 @@ def name(place: Place, name: str | None, dry_run: bool, actor: str | None) -> No
     """Name this node.
 
     Messages that it sends say where they are from; without NAME it says how it is named. Other nodes know a message
-    by the node's name and the position there: the name stays as it is once messages went.
+    by the node's name and the position there: the name stays as it is once messages went. A node without one gets
+    node_name of the configuration, or that of its host and its store, with its first route.
 
     \b
     Example: wsrm-mq node name east

@@ -53,6 +53,7 @@ def add(place: Place, pattern: str, next_hop: str, cost: int, strip: bool, dry_r
     there = address_of(place.settings, next_hop)
 
     def verb(tx: Transaction) -> None:
+        routing.settle_name(tx, place.settings.node_name)
         routing.add_route(tx, pattern, there, cost, strip=strip, actor=actor or login())
 
     done(place, verb, dry_run)

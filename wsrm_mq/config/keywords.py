@@ -88,6 +88,7 @@ class OptionKeywords(SharedKeywords, total=False):
     stomp_port: int | None
     stomp_websocket_port: int | None
     client_name_header: str | None
+    node_name: str | None
     site: str | None
     paths: Names | None
     headers: Literal["pass", "demote", "strip"]

@@ -157,6 +157,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         described("Header in which a trusted proxy names the TLS client, as `token add --certificate` does."),
     ] = None
 
+    node_name: Annotated[
+        str | None, described("The name of this node for the others; none: that of its host and its store.")
+    ] = None
     site: Annotated[str | None, described("The site of this node, as sections [node.NAME] say those of others.")] = None
 
     paths: Annotated[

@@ -42,6 +42,7 @@ PURPOSES: Final = {
     "stomp_port": Purpose(OPERATOR, "consumers have a library of STOMP"),
     "stomp_websocket_port": Purpose(OPERATOR, "consumers are pages in browsers"),
     "client_name_header": Purpose(OPERATOR, "programs that use the queues have certificates in place of tokens"),
+    "node_name": Purpose(OPERATOR, "the name that other nodes know this one by is chosen"),
     "site": Purpose(OPERATOR, "some of the other nodes are at another site"),
     "paths": Purpose(DEVELOPER, "the application serves pages or other services too"),
     "one_way": Purpose(

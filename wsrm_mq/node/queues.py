@@ -109,7 +109,7 @@ class Queues(Neighbouring, Opened):
         never made by a put. Raises ``ConfigurationError``."""
 
         def verb(tx: Unit) -> None:
-            routing.name_node_first(tx, self.name)
+            routing.settle_name(tx)
             routing.add_route(tx, pattern, next_hop, cost, strip=strip)
 
         self.call(verb, wakes=True)

@@ -24,7 +24,7 @@ from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL
 
 _VERSIONS: Final = RM_OF_LABEL["1.1"], SOAP_OF_LABEL["1.2"], ADDRESSING_OF_LABEL["1.0"]
 NODE_HEADER: Final = "wsrm-mq-node"
-"""A node has this header on each answer to another one."""
+"""A node has its name, percent-encoded, in this header on each answer to another one."""
 UNKNOWN: Final = "unknown_destination"
 """Reason of dead letters: there is no such queue, and no route is for it."""
 

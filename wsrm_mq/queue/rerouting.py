@@ -11,7 +11,7 @@ from typing import Final
 
 from wsrm_mq.queue import requests
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.hopping import UNKNOWN, destination
+from wsrm_mq.queue.hopping import UNKNOWN, destination, via_of
 from wsrm_mq.queue.outbound import lanes_of, step_of
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
 from wsrm_mq.queue.routing import Route, choose, routes
@@ -28,15 +28,17 @@ from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
 _MOST_BURIED: Final = 500
+_End = tuple[str, str]
+"""The nodes that have had a message, as its row has them, and the queue that it is for."""
 
 
 def has_other_ways(db: Database, next_hop: str) -> bool:
     """Whether something that waits for a next node would go by another route now."""
     among = routes(db)
     return any(
-        (way := choose(among, target)) is None or way.next_hop != next_hop
+        (way := choose(among, target, via_of(via))) is None or way.next_hop != next_hop
         for (key,) in db.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall()
-        for (target,) in db.execute(routing.TARGETS, {"outbound": key}).fetchall()
+        for via, target in db.execute(routing.ENDS, {"outbound": key}).fetchall()
     )
 
 
@@ -57,32 +59,32 @@ def reroute(tx: Transaction, next_hop: str) -> int:
         outbound = tx.outbound(key)
         assert outbound is not None
         tx.write_lanes()
-        targets = [target for (target,) in tx.execute(routing.TARGETS, {"outbound": key}).fetchall()]
-        ways = {target: choose(among, target) for target in targets}
+        ends = tx.execute(routing.ENDS, {"outbound": key}).fetchall()
+        ways = {(via, target): choose(among, target, via_of(via)) for via, target in ends}
         if any(way is None or way.next_hop != next_hop for way in ways.values()):
             moved += _leave(tx, outbound, next_hop, ways)
     return moved
 
 
-def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[str, Route | None]) -> int:
+def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[_End, Route | None]) -> int:
     is_asked_for = outbound.value.state is OutboundState.CREATING
     if is_asked_for:  # there it is not known: no part of it stays
         step_of(tx, outbound, Own.REFUSED)
     else:
         requests.close(tx, outbound)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for target, way in ways.items():
+    groups: dict[str, list[_End]] = defaultdict(list)
+    for (via, target), way in ways.items():
         if way is None:
-            _bury(tx, outbound, target)
+            _bury(tx, outbound, (via, target))
         elif is_asked_for or way.next_hop != next_hop:
-            groups[way.next_hop].append(target)
-            search = {"outbound": outbound.id, "target": target, "sent_as": way.sent_as(target)}
+            groups[way.next_hop].append((via, target))
+            search = {"outbound": outbound.id, "via": via, "target": target, "sent_as": way.sent_as(target)}
             tx.execute(routing.SEND_AS, search)
-    return sum(_move(tx, outbound, to, targets) for to, targets in groups.items())
+    return sum(_move(tx, outbound, to, ends) for to, ends in groups.items())
 
 
-def _move(tx: Transaction, outbound: OutboundRecord, to: str, targets: list[str]) -> int:
-    """Have the messages for ``targets`` wait for the node at ``to``, behind all that waits for it."""
+def _move(tx: Transaction, outbound: OutboundRecord, to: str, ends: list[_End]) -> int:
+    """Have the messages of these ``ends`` wait for the node at ``to``, behind all that waits for it."""
     name, _application = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchone()
     there = destination(to, name.partition("#")[2] or None)
     queue = tx.queue(there.queue, "outgoing")
@@ -90,15 +92,15 @@ def _move(tx: Transaction, outbound: OutboundRecord, to: str, targets: list[str]
         step_of(tx, before, Own.SEAL)
     made = requests.begin(tx, queue, there, offers=False)
     lane = channel_of(tx, made)
-    moved = sum(_move_lane(tx, old, lane, targets) for old in lanes_of(tx, outbound))
+    moved = sum(_move_lane(tx, old, lane, ends) for old in lanes_of(tx, outbound))
     made.follow(made.value._replace(given=moved), tx.now)
     (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
     tx.ledger("rerouted", lane, reason=f"{moved} messages for {outbound.peer} go to {to}")
     return moved
 
 
-def _move_lane(tx: Transaction, old: Lane, lane: Lane, targets: list[str]) -> int:
-    which = {"old": old.id, "targets": as_json(targets)}
+def _move_lane(tx: Transaction, old: Lane, lane: Lane, ends: list[_End]) -> int:
+    which = _which(old, ends)
     (count,) = tx.execute(routing.COUNT_FOR, which).fetchone()
     if count:
         begins = tx.reserve_positions(count).start
@@ -111,13 +113,17 @@ def _move_lane(tx: Transaction, old: Lane, lane: Lane, targets: list[str]) -> in
     return int(count)
 
 
-def _bury(tx: Transaction, outbound: OutboundRecord, target: str) -> None:
+def _bury(tx: Transaction, outbound: OutboundRecord, end: _End) -> None:
     for lane in lanes_of(tx, outbound):
-        which = {"old": lane.id, "targets": as_json([target]), "count": _MOST_BURIED}
+        which = {**_which(lane, [end]), "count": _MOST_BURIED}
         while found := tx.execute(routing.WAITING_FOR, which).fetchall():
             for position, number in found:
                 bury(tx, lane, position, number, UNKNOWN)
         _recount(tx, lane)
+
+
+def _which(lane: Lane, ends: list[_End]) -> dict[str, object]:
+    return {"old": lane.id, "ends": as_json([via + target for via, target in ends])}
 
 
 def _recount(tx: Transaction, lane: Lane) -> None:

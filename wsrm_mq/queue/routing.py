@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import socket
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -25,7 +26,8 @@ class NodeName(NamedTuple):
 
 class Route(NamedTuple):
     """``strip``: the part of ``pattern`` before its first ``*`` is left out of the name that a message arrives under.
-    ``away_since``: the next node does not answer since then, ms since the epoch."""
+    ``away_since``: the next node does not answer since then, ms since the epoch; ``node``: its name, once it has
+    answered."""
 
     key: int
     pattern: str
@@ -33,6 +35,7 @@ class Route(NamedTuple):
     cost: int
     strip: bool
     away_since: int | None = None
+    node: str | None = None
 
     def covers(self, name: str) -> bool:
         return _compiled(self.pattern).fullmatch(name) is not None
@@ -48,9 +51,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def node_name(db: Database) -> NodeName:
-    """The name that the node was given, or the beginning of its store's id; and the token of this run of its store."""
-    name, token = db.execute(routing.NODE).fetchone()
-    return NodeName(name, token or "")
+    """The name that the node was given, or else that of its host and the beginning of its store's id, as a host may
+    have several; and the token of this run of its store."""
+    name, store, token = db.execute(routing.NODE).fetchone()
+    return NodeName(name or f"{socket.gethostname().partition('.')[0]}-{store[:4]}", token or "")
 
 
 def name_node(tx: Transaction, name: str) -> None:
@@ -61,23 +65,31 @@ def name_node(tx: Transaction, name: str) -> None:
     tx.execute(routing.NAME_NODE, {"name": name})
 
 
-def name_node_first(tx: Transaction, name: str | None) -> None:
-    """Name the node as its first program is named, where it has no name yet: then it keeps that."""
-    if name is not None and "@" not in name:
-        tx.execute(routing.NAME_NODE_FIRST, {"name": name})
+def settle_name(tx: Transaction, configured: str | None = None) -> None:
+    """Name the node, where it has no name yet, as it is ``configured`` or after its host: it keeps that, wherever it
+    runs. Raises ``ConfigurationError`` where it has been given another name than is configured."""
+    given, _store, _token = tx.execute(routing.NODE).fetchone()
+    if given is None:
+        name_node(tx, configured or node_name(tx).name)
+    elif configured not in (None, given):
+        raise ConfigurationError(
+            f"node_name is {configured!r}, and the store is that of the node {given!r}: `wsrm-mq node name` renames "
+            "it; what other nodes have of it keeps the name that it had."
+        )
 
 
 def routes(db: Database) -> list[Route]:
     """All routes, the cheapest first."""
     rows = db.execute(routing.ROUTES).fetchall()
-    return [Route(key, pattern, hop, cost, bool(strip), away) for key, pattern, hop, cost, strip, away in rows]
+    return [Route(key, pattern, hop, cost, bool(strip), *known) for key, pattern, hop, cost, strip, *known in rows]
 
 
-def choose(among: Iterable[Route], target: str) -> Route | None:
+def choose(among: Iterable[Route], target: str, via: Collection[str] = ()) -> Route | None:
     """The cheapest route for a name whose next node answers; where none of them does, the cheapest; ``None``: no route
-    is for it."""
+    is for it. None goes back to a node that has had the message, of those in ``via``, unless there is no other."""
     covering = [one for one in among if one.covers(target)]
-    return min(covering, key=lambda one: (one.away_since is not None, one.cost, one.key), default=None)
+    onward = [one for one in covering if one.node not in via] or covering
+    return min(onward, key=lambda one: (one.away_since is not None, one.cost, one.key), default=None)
 
 
 def add_route(

@@ -4,6 +4,7 @@ again and again whether it is back."""
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -23,14 +24,19 @@ from wsrm_mq.store.transaction import Transaction
 LOOK_SECONDS: Final = 0.5
 AWAY_SECONDS: Final = 5.0
 """A next node that has not answered for so long is away."""
+_AT_ONCE: Final = 16
 LADDER: Final = (1.0, 5.0, 30.0, 30.0, 30.0, 300.0, 300.0, 300.0, 1800.0)
 """Seconds after which it is asked again; after the last as long as that, again and again."""
 _QUESTION: Final = "urn:wsrm-mq:route:question"
 """No sequence has this name: an RM destination answers so, with a fault, and keeps nothing."""
 
 
+_Known = tuple[int | None, int | None, int, str | None, str | None]
+
+
 class Hops:
-    """One thread that looks. A next node that hangs holds up the others for the few seconds of a question."""
+    """Looks at all of them at once, again and again: the next look is held up by one that hangs, for the few seconds
+    of a question."""
 
     def __init__(self, store: Store, sending: Sending, events: Events) -> None:
         self._store = store
@@ -53,21 +59,36 @@ class Hops:
                 leads_to = {one.next_hop for one in routes(db)}
                 leads_to.update(address for (address,) in db.execute(routing.WAITED_FOR).fetchall())
                 known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
-            for address in sorted(leads_to):
-                try:
-                    self._look_at(address, *known.get(address, (None, None, 0, None)))
-                except Exception as error:  # the others are looked at all the same
-                    self._trouble_of_one.tell(self._events, "route.broken", error)
+            with ThreadPoolExecutor(_AT_ONCE, "wsrm-mq-hop") as threads:
+                for address in sorted(leads_to):
+                    threads.submit(self._look, address, known.get(address, (None, None, 0, None, None)))
             self._trouble.over()
+
+    def _look(self, address: str, known: _Known) -> None:
+        try:
+            self._look_at(address, *known)
+        except Exception as error:  # the others are looked at all the same
+            self._trouble_of_one.tell(self._events, "route.broken", error)
 
     def _broke(self, error: BaseException) -> None:
         self._trouble.tell(self._events, "watch.store_error", error)
         self._stopping.wait(LOOK_SECONDS)
 
     def _look_at(
-        self, address: str, away_since: int | None, tried_next_at: int | None, attempts: int, _error: str | None
+        self,
+        address: str,
+        away_since: int | None,
+        tried_next_at: int | None,
+        attempts: int,
+        _error: str | None,
+        name: str | None,
     ) -> None:
         reaching, now = self._sending.reaching, self._store.clock()
+        if away_since is None and name is None and reaching.left_alone(address, None) is None:
+            reaching.asked(address, *_question(address))
+        if reaching.names.get(address, name) != name:
+            named = {"address": address, "node": reaching.names[address]}
+            self._store.call(lambda tx: tx.execute(routing.NAME_HOP, named))
         away, has_answered = reaching.away(address), address in reaching.answered
         reaching.answered.discard(address)
         if away_since is None:

@@ -15,7 +15,7 @@ from wsrm_mq.queue.declaring import Declared, is_name
 from wsrm_mq.queue.hopping import UNKNOWN
 from wsrm_mq.queue.leasing import Leased, Request, lease
 from wsrm_mq.queue.reporting import Asks, Report, reached, tell
-from wsrm_mq.queue.routing import choose, node_name, routes
+from wsrm_mq.queue.routing import Route, choose, node_name, routes
 from wsrm_mq.queue.settling import Lease
 from wsrm_mq.routes.block import Carried, carried
 from wsrm_mq.store import routing
@@ -28,6 +28,15 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 
 May = Callable[[Transaction, str | None, str], bool]
 """Whether the holder of a token, by its name, may put into the queue of a name by way of this node."""
+
+
+class _At(NamedTuple):
+    """The node, for one transaction. ``full``: the queues of it that have no room, as far as it was found."""
+
+    name: str
+    routes: list[Route]
+    may: May
+    full: set[str]
 
 
 class Refused(NamedTuple):
@@ -53,8 +62,7 @@ def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> 
     """Place what has come, some of it; answers how many messages that were. Those that are ``aside``, by position, are
     given up for an error. Raises ``Broken``."""
     waits: dict[Lease, int | None] = {}  # with their lanes: they stay leased meanwhile, so the next look has others
-    full: set[str] = set()
-    here, placed = node_name(tx).name, 0
+    at, placed = _At(node_name(tx).name, routes(tx), may, set()), 0
     while not placed and (found := _come(tx)):
         keys = as_json([one.seen.message for one in found])
         principals = dict(tx.execute(routing.PRINCIPALS, {"keys": keys}).fetchall())
@@ -65,7 +73,7 @@ def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> 
             try:
                 why = (aside or {}).get(one.seen.position)
                 principal = principals.get(one.seen.message)
-                refused = _place(tx, one, here, principal, may, full) if why is None else Refused("unreadable", why)
+                refused = _place(tx, at, one, principal) if why is None else Refused("unreadable", why)
             except Waits:
                 waits[_lease_of(one)] = one.seen.lane
                 continue
@@ -91,19 +99,19 @@ def _lease_of(one: Leased) -> Lease:
     return Lease(one.seen.position, one.seen.fence)
 
 
-def _place(tx: Transaction, one: Leased, here: str, principal: str | None, may: May, full: set[str]) -> Refused | None:
+def _place(tx: Transaction, at: _At, one: Leased, principal: str | None) -> Refused | None:
     try:
         come = carried(one.seen.body or b"", one.seen.received_at)
     except BadRequest as error:
         return Refused("unreadable", str(error))
-    come = _told_where_it_may(tx, _anew(tx, come, one), principal, here, may)
+    come = _told_where_it_may(tx, at, _anew(tx, come, one), principal)
     target, _, node = come.target.rpartition("@")
-    target = target if node == here else come.target
+    target = target if node == at.name else come.target
     refused = (
-        _forbidden(tx, principal, target, may)
+        _forbidden(tx, principal, target, at.may)
         or _too_late(tx, come)
-        or _far(tx, come, target, here)
-        or _go_on(tx, come, target, here, full)
+        or _far(tx, come, target, at.name)
+        or _go_on(tx, at, come, target)
     )
     if refused is not None and come.one.asks & Asks.NOT_DELIVERED and come.one.header.report_to:
         said = Report("not_delivered", refused.reason, come.target, come.origin.position, come.one.message_id)
@@ -120,12 +128,14 @@ def _anew(tx: Transaction, come: Carried, one: Leased) -> Carried:
     return come._replace(one=come.one._replace(header=header, reach_by=None), origin=come.origin._replace(via=()))
 
 
-def _told_where_it_may(tx: Transaction, come: Carried, principal: str | None, here: str, may: May) -> Carried:
+def _told_where_it_may(tx: Transaction, at: _At, come: Carried, principal: str | None) -> Carried:
     """Without the wishes for reports into a queue that the node which hands it over may not put into: reports go there
     in the name of this node."""
     to, node = come.one.header.report_to, come.origin.node
-    home = to if node == here else f"{to}@{node}"
-    if not come.one.asks or to is None or home is None or principal == node or may(tx, principal, home):
+    if not come.one.asks or to is None or principal == node:
+        return come
+    home = to if node == at.name else f"{to}@{node}"
+    if at.may(tx, principal, home):
         return come
     tx.skipped("report_skipped", 0, to, f"{principal} has not the right `route` to {home}")
     return come._replace(one=come.one._replace(asks=0))
@@ -153,13 +163,13 @@ def _far(tx: Transaction, come: Carried, target: str, here: str) -> Refused | No
     return None
 
 
-def _go_on(tx: Transaction, come: Carried, target: str, here: str, full: set[str]) -> Refused | None:
+def _go_on(tx: Transaction, at: _At, come: Carried, target: str) -> Refused | None:
     row = tx.queue_row(target) if is_name(target) else None
     if row is not None:
-        return _put(tx, come, Declared(*row), full)
-    route = choose(routes(tx), target)
+        return _put(tx, come, Declared(*row), at.full)
+    route = choose(at.routes, target, come.origin.via)
     if route is None:
-        return Refused(UNKNOWN, f"There is no queue {target} at {here}, and no route is for it.")
+        return Refused(UNKNOWN, f"There is no queue {target} at {at.name}, and no route is for it.")
     hopping.forward(tx, route, target, come.one, come.origin, is_express=come.is_express)
     return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from wsrm_mq.node.node import Node
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import count_ready
-from wsrm_mq.queue.routing import name_node_first
+from wsrm_mq.queue.routing import settle_name
 from wsrm_mq.routes.hops import Hops
 from wsrm_mq.routes.placing import Broken, May, place
 from wsrm_mq.routes.sending import Hop, Sending
@@ -34,7 +34,7 @@ class Routing:
 
     ::
 
-        with connect("east.db", name="east") as node, Routing(node, hops={north: Hop(token=…)}):
+        with connect("east.db") as node, Routing(node, hops={north: Hop(token=…)}):
             node.route("north/*", next_hop=north)
             node.put("north/orders", b"…")
     """
@@ -58,7 +58,7 @@ class Routing:
         self._thread = Lasting("wsrm-mq-routes", self._run, self._broke, node.telling)
 
     def start(self) -> None:
-        self._node.call(partial(name_node_first, name=self._node.name))
+        self._node.call(settle_name)
         try:
             self._sending.start()
         except BaseException:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.requesting import tend
@@ -58,6 +59,8 @@ class Reaching(Persistent):
         self.tell = lambda *_, **__: None  # ``Hops`` tells
         self.answered: set[str] = set()
         """The addresses that have answered since this was looked at."""
+        self.names: dict[str, str] = {}
+        """The names of the nodes that have answered, by their addresses."""
         self.ask: Post = self._post
 
     def place(self, url: str) -> str:
@@ -68,6 +71,11 @@ class Reaching(Persistent):
         super().is_back(url)
         self.answered.add(url)
 
+    def __call__(self, url: str, *arguments: Any, **options: Any) -> Answered:
+        answered = super().__call__(url, *arguments, **options)
+        self._hear(url, answered)
+        return answered
+
     def why_away(self, answered: Answered) -> str | None:
         return why_away(answered)
 
@@ -76,18 +84,32 @@ class Reaching(Persistent):
         try:
             answered = self.ask(url, headers, body, None)
         except (NotAllowed, NotAnswered) as error:
-            return str(error)
-        why = self.why_away(answered)
+            why: str | None = str(error)
+        else:
+            why = self.why_away(answered)
         if why is None:
+            self._hear(url, answered)
             self.is_back(url)
+        else:
+            self._put_off(url, why.removeprefix(f"{url}: "))
         return why
+
+    def _hear(self, url: str, answered: Answered) -> None:
+        if (name := name_of(answered)) is not None:  # else it is the word of what is in between
+            self.names[url] = name
+
+
+def name_of(answered: Answered) -> str | None:
+    """The name of the node that has answered; ``None``: it does not say that it is one."""
+    said = next((value for name, value in answered.headers if name.lower() == NODE_HEADER), None)
+    return None if said is None else unquote(said)
 
 
 def why_away(answered: Answered) -> str | None:
     """Why a next node takes no messages now; ``None``: it does. A node says on each answer that it is one: another
     service of WS-RM would acknowledge what it cannot place. 413 may be the word of what is between."""
     kind = content_type_of(answered.headers).lower()
-    is_node = any(name.lower() == NODE_HEADER for name, _value in answered.headers)
+    is_node = name_of(answered) is not None
     is_taken = "xml" in kind or answered.status == 400 or (answered.status == 202 and not answered.content)
     if answered.status == 413 or (is_node and is_taken):
         return None

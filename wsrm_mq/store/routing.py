@@ -39,15 +39,14 @@ def _p(table: Any, *but: str) -> dict[str, Any]:
 
 NODE: Final = compiled(
     select(
-        func.coalesce(identity.c.node, func.substr(identity.c.id, 1, 8)),
+        *(identity.c.node, identity.c.id),
         select(epoch.c.token).order_by(epoch.c.mark.desc()).limit(1).scalar_subquery(),
     )
 )
-"""The name of the node, and the token of the run of its store."""
+"""The name that the node was given, the id of its store, and the token of the run of that."""
 NAME_NODE: Final = compiled(update(identity).values(node=p("name")))
-NAME_NODE_FIRST: Final = compiled(update(identity).where(identity.c.node.is_(None)).values(node=p("name")))
 ROUTES: Final = compiled(
-    select(*(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")), hop.c.away_since)
+    select(*(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")), hop.c.away_since, hop.c.node)
     .outerjoin(hop, hop.c.address == route.c.next_hop)
     .order_by(route.c.cost, route.c.id)
 )
@@ -67,12 +66,16 @@ DROP_ROUTE: Final = compiled(
 # next nodes
 
 HOPS: Final = compiled(select(*hop.columns))
-_AWAY: Final = upsert(hop).values(_p(hop))
+_AWAY: Final = upsert(hop).values(_p(hop, "node"))
 SAY_HOP: Final = compiled(
     _AWAY.on_conflict_do_update(
         index_elements=["address"],
         set_={name: _AWAY.excluded[name] for name in ("away_since", "tried_next_at", "attempts", "last_error")},
     )
+)
+_NAMED: Final = upsert(hop).values({"address": p("address"), "node": p("node")})
+NAME_HOP: Final = compiled(
+    _NAMED.on_conflict_do_update(index_elements=["address"], set_={"node": _NAMED.excluded.node})
 )
 _WAITED_FOR: Final = (
     select(outbound_sequence.c.peer)
@@ -114,10 +117,11 @@ _WAITING: Final = (
     .where(entry.c.lane == p("old"), IS_LIVE)
     .order_by(entry.c.number)
 )
-_FOR: Final = routed.c.target.in_(select(func.texts_in(p("targets", required=True)).table_valued("value").c.value))
+_ENDS: Final = routed.c.via.op("||")(routed.c.target)
+_FOR: Final = _ENDS.in_(select(func.texts_in(p("ends", required=True)).table_valued("value").c.value))
 WAITING_FOR: Final = compiled(_WAITING.where(_FOR).limit(p("count", required=True)))
 COUNT_FOR: Final = compiled(select(func.count()).select_from(_WAITING.where(_FOR).order_by(None).subquery()))
-"""What waits in a lane for queues of these names, a JSON list."""
+"""What waits in a lane of these ends, a JSON list: of each the nodes that have had it, and then its queue."""
 _place = func.row_number().over(order_by=entry.c.number)
 MOVE: Final = compiled(
     insert(entry).from_select(
@@ -144,18 +148,18 @@ MOVED: Final = compiled(
     .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
 )
 _OF_SEQUENCE: Final = (
-    select(routed.c.message, routed.c.target)
+    select(routed.c.message)
     .join(entry, entry.c.message == routed.c.message)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
     .where(channel.c.outbound == p("outbound"), IS_LIVE)
 )
-TARGETS: Final = compiled(_OF_SEQUENCE.with_only_columns(routed.c.target).distinct())
-"""The names of the queues that messages wait for in a sequence."""
+ENDS: Final = compiled(_OF_SEQUENCE.with_only_columns(routed.c.via, routed.c.target).distinct())
+"""The nodes that have had the messages of a sequence, and the queues that they wait for: each pair once."""
 SEND_AS: Final = compiled(
     update(routed)
     .where(
-        routed.c.target == p("target"),
-        routed.c.message.in_(_OF_SEQUENCE.with_only_columns(entry.c.message)),
+        *(routed.c.via == p("via"), routed.c.target == p("target")),
+        routed.c.message.in_(_OF_SEQUENCE),
     )
     .values(sent_as=p("sent_as"))
 )

@@ -94,15 +94,18 @@ def next_nodes(db: Database) -> list[NextNode]:
     for one in requests_to_nodes(db):
         sent[one.to].append(one)
     return [
-        _next_node(address, patterns[address], known.get(address, (None, None, 0, None)), sent[address])
+        _next_node(address, patterns[address], known.get(address, (None, None, 0, None, None)), sent[address])
         for address in sorted({*patterns, *sent})
     ]
 
 
 def _next_node(
-    address: str, patterns: list[str], known: tuple[int | None, int | None, int, str | None], sent: list[Requests]
+    address: str,
+    patterns: list[str],
+    known: tuple[int | None, int | None, int, str | None, str | None],
+    sent: list[Requests],
 ) -> NextNode:
-    away_since, asked_next_at, _attempts, why = known
+    away_since, asked_next_at, _attempts, why, _name = known
     return NextNode(
         address,
         patterns,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
@@ -16,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from wsrm_mq.errors import RightMissing, WSRMError
 from wsrm_mq.queue.hopping import NODE_HEADER
+from wsrm_mq.queue.routing import node_name
 from wsrm_mq.server.access import Access
 from wsrm_mq.server.http.problems import answer_of
 from wsrm_mq.server.rights import Principal
@@ -50,8 +52,10 @@ class Intake:
         except WSRMError as error:
             return await answer_of(error)(scope, receive, send)
         destination = self._made or await self._make()
+        with self._store().reader() as db:
+            here = node_name(db).name
         headers = [one for one in scope["headers"] if one[0] != b"authorization"]
-        await destination({**scope, "headers": headers, _NODE: node.name}, receive, _as_node(send))
+        await destination({**scope, "headers": headers, _NODE: node.name}, receive, _as_node(send, here))
 
     async def _make(self) -> WSRMASGIMiddleware:
         async with self._making:
@@ -65,12 +69,14 @@ class Intake:
             await asyncio.to_thread(made.close, _DRAIN_SECONDS)
 
 
-def _as_node(send: Send) -> Send:
-    """Say on an answer that a node gives it: an endpoint that is none takes no messages of nodes."""
+def _as_node(send: Send, name: str) -> Send:
+    """Say on an answer which node gives it: an endpoint that is none takes no messages of nodes, and none that has had
+    a message is chosen for it again."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (NODE_HEADER.encode(), b"rm")]}
+            said = (NODE_HEADER.encode(), quote(name).encode())
+            message = {**message, "headers": [*message.get("headers", ()), said]}
         await send(message)
 
     return sent

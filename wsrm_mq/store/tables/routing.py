@@ -34,6 +34,8 @@ hop: Final = table(
     Column("tried_next_at", Number),
     Column("attempts", Number, nullable=False, server_default="0"),
     Column("last_error", Text),
+    # The name of the node, as its last answer said it; NULL: it has not answered yet.
+    Column("node", Text),
     sqlite_with_rowid=False,
 )
 

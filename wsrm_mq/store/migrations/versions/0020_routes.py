@@ -14,7 +14,7 @@ CREATE TABLE route (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, pattern TEXT 
     "CREATE UNIQUE INDEX route_by_pattern ON route (pattern, next_hop)",
     """
 CREATE TABLE hop (address TEXT NOT NULL, away_since INTEGER, tried_next_at INTEGER, attempts INTEGER DEFAULT '0' NOT
-    NULL, last_error TEXT, PRIMARY KEY (address)) WITHOUT ROWID, STRICT
+    NULL, last_error TEXT, node TEXT, PRIMARY KEY (address)) WITHOUT ROWID, STRICT
 """,
     """
 CREATE TABLE routed (message INTEGER NOT NULL, target TEXT NOT NULL, sent_as TEXT, node TEXT NOT NULL, incarnation TEXT
