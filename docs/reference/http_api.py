@@ -27,8 +27,10 @@ message with these headers. In a transaction a part with the header `Settlement`
 settles. A body is sent as it is: a compressed one is refused.
 
 **A session** is the presence of a client: a request names it in the header `Session`, and renews it. When it ends, or
-was silent for its `timeout`, its leases return at once, uncounted. What names none is of a session of the principal,
-whose leases end by time.
+was silent for its `timeout`, its leases return at once. An end that the client asks for is no failure of a message. A
+client that fell silent has died, as a consumer's process does that is killed: of each queue and subscription the first
+message that it had is taken for the one that it was at, and the third such death in a row is a failure of that message,
+for its queue's `retry` and `max_failures`. What names no session is of one of the principal, whose leases end by time.
 
 **An answer may be lost** on its way, with the messages that it leased. In a session a request that leases has a number
 of its own in the header `Request`, and the next one, or `GET /session`, names in `Lost` those to which no answer came,

@@ -360,7 +360,7 @@ class Model:
         if group is not None and not any((left.number or 0) < group.below for left in self.unsettled_of(group)):
             group.free()
 
-    def _return_from(self, one: Entry) -> None:
+    def _return_from(self, one: Entry, *, was_delivery: bool = True) -> None:
         """It and what was leased behind it go back."""
         group = one.group
         assert group is not None
@@ -368,7 +368,7 @@ class Model:
         is_head = self._is_head(one)
         for other in self.unsettled_of(group):
             if one.number <= (other.number or 0) < group.below:
-                other.deliveries += 1
+                other.deliveries += was_delivery
         group.below = min(group.below, one.number)
         if is_head:
             group.free()
@@ -469,12 +469,13 @@ class Model:
                 self._head_failed(head, is_death=True)
 
     def hand_back(self, found: Iterable[Entry]) -> None:
-        """A subscription is closed that had these and did not acknowledge them; that is no failure."""
+        """A subscription is closed whose consumer has not got these: they are as before."""
         for one in found:
             if one.in_group:
-                self._return_from(one)
+                self._return_from(one, was_delivery=False)
             else:
                 one.free()
+                one.deliveries -= one.outcome != "delivered"
 
     def left(self, holder: int) -> None:
         """It has closed: all that it had goes back, and is no failure."""

@@ -126,7 +126,6 @@ def test_a_function_may_itself_put_acknowledge_settle_and_subscribe(node: Node) 
 
 
 @pytest.mark.scenario("Q-078")
-@pytest.mark.local("kills consumers: what those of a server had goes back uncounted")
 def test_of_ten_messages_only_the_one_that_its_consumer_dies_of_reaches_the_limit(node: Node, program: Program) -> None:
     node.declare("orders", max_failures=2, retry=[0])
     node.put_many("orders", range(10))

@@ -202,7 +202,6 @@ node.close()
 
 
 @pytest.mark.scenario("Q-078")
-@pytest.mark.local("kills consumers: what those of a server had goes back uncounted")
 def test_only_the_message_that_kills_its_consumers_goes_to_the_dead_letters(node: Node, program: Program) -> None:
     node.declare("orders", max_failures=2, retry=(0,))
     node.put_many("orders", range(10))

@@ -404,14 +404,18 @@ def test_a_queue_that_is_deleted_takes_nothing_with_it_that_its_consumer_has_tak
     ]
 
 
-def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows) -> None:
-    node.put_many("orders", range(5))
+@pytest.mark.scenario("Q-071")
+@pytest.mark.parametrize("group", [None, "a"])
+def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows, group: str | None) -> None:
+    node.put_many("orders", range(5), group=group)
     subscription = node.subscribe("orders", max_backlog=5)
     taken(subscription, 1)
     until(lambda: leased(node) == 5)
     subscription.close()
     assert leased(node) == 0
     assert rows("SELECT sum(failures), sum(cancels) FROM entry") == [(0, 0)]
+    again = node.receive("orders", 5)
+    assert [one.deliveries for one in again] == [2, 1, 1, 1, 1], "the consumer had got the first alone"
     assert rows("SELECT count(*) FROM subscription WHERE ended_at IS NULL") == [(0,)]
 
 

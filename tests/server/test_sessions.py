@@ -89,7 +89,7 @@ def test_a_session_that_is_silent_ends_and_its_leases_return_at_once_and_uncount
             assert there.is_open
         assert node.stats("orders").ready == 2
         found = node.receive("orders", 2)
-        assert [(one.json(), one.failures) for one in found] == [(0, 0), (2, 0)]
+        assert [(one.json(), one.deliveries, one.failures) for one in found] == [(0, 2, 0), (2, 1, 0)]
         with pytest.raises(SessionEnded):
             sessions.of("anna", gone.name)
         with pytest.raises(SessionEnded):
@@ -97,6 +97,56 @@ def test_a_session_that_is_silent_ends_and_its_leases_return_at_once_and_uncount
         watch.cancel()
         await sessions.close()
         assert node.stats("orders").leased == 2
+
+    run(program())
+
+
+@pytest.mark.scenario("Q-078")
+@pytest.mark.parametrize("group", [None, "a"])
+@pytest.mark.parametrize("subscribes", [True, False])
+def test_only_the_message_that_clients_die_of_again_and_again_is_given_up(
+    node: Node, subscribes: bool, group: str | None
+) -> None:
+    async def program() -> None:
+        sessions = Sessions(node)
+        node.declare("orders", max_failures=1, retry=[], lease=None, on_poison="skip")
+        node.put_many("orders", range(4), group=group)
+        for death in range(3):
+            session = sessions.begin("anna", "w1")
+            if subscribes:
+                found = await session.take((await session.subscribe(["orders"], max_backlog=4)).key, 4, wait=10)
+            else:
+                found = await session.receive(["orders"], 4)
+            assert [one.json() for one in found] == list(range(4))
+            await session.end(has_died=True)
+            assert node.stats("orders").ready == 4 - (death == 2)
+        [letter] = node.dead("orders").peek()
+        assert (letter.json(), letter.reason) == (0, "max_failures")
+        assert (letter.last_error or "").startswith("its consumer is gone: w1")
+        assert [(one.json(), one.failures) for one in node.peek("orders")] == [(n, 0) for n in range(1, 4)]
+        await sessions.close()
+
+    run(program())
+
+
+@pytest.mark.parametrize("group", [None, "a"])
+def test_messages_that_a_session_has_not_got_are_as_before_the_lease_when_it_ends(
+    node: Node, group: str | None
+) -> None:
+    async def program() -> None:
+        sessions = Sessions(node)
+        node.declare("orders", lease=None)
+        node.put_many("orders", range(4), group=group)
+        for _ in range(5):
+            session = sessions.begin("anna", "w1")
+            subscription = await session.subscribe(["orders"], max_backlog=4)
+            while node.stats("orders").leased < 4:
+                await asyncio.sleep(0.01)
+            await session.end(has_died=True)
+            assert not subscription.flow.is_open
+        found = node.receive("orders", 4)
+        assert [(one.json(), one.deliveries, one.failures) for one in found] == [(n, 1, 0) for n in range(4)]
+        await sessions.close()
 
     run(program())
 

@@ -53,7 +53,7 @@ from wsrm_mq.node.checks import (
     names_of,
 )
 from wsrm_mq.node.consuming import Received
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message, all_kept
 from wsrm_mq.node.neighbours import Neighbouring, Offer
 from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
@@ -130,7 +130,7 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
         return self
 
     def close(self) -> None:
-        """Wait for what is under way, give back what is leased, uncounted, and leave the server."""
+        """Wait for what is under way, give back what is leased, and leave the server."""
         if self.line.is_open:
             self._gathering.finish()
             for subscription in list(self._subscriptions.values()):
@@ -479,8 +479,8 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
         self.line.call(request._replace(in_session=True))
         return self._subscriptions[flow].terms.name is not None
 
-    def end(self, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
-        self.line.wait(leave(self.line, flow, acknowledged, left))
+    def end(self, flow: Flow, rest: Rest) -> None:
+        self.line.wait(leave(self.line, flow, rest))
 
     def forget(self, flow: Flow) -> None:
         self._subscriptions.pop(flow, None)

@@ -24,7 +24,7 @@ from wsrm_mq.errors import (
     StoreUnavailable,
     WSRMError,
 )
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue.settling import Settlement
 
@@ -150,14 +150,13 @@ class Feed:
 
     def _end(self, error: WSRMError) -> None:
         """An error ends it: the server is told what is acknowledged and what is left, as soon as it answers."""
-        acknowledged, left = self.flow.end(error)
-        self._leaving.append(self._line.begin(self._leave(acknowledged, left)))
+        self._leaving.append(self._line.begin(self._leave(self.flow.end(error))))
 
-    async def _leave(self, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
+    async def _leave(self, rest: Rest) -> None:
         with suppress(WSRMError):
             while True:
                 try:
-                    return await leave(self._line, self.flow, acknowledged, left)
+                    return await leave(self._line, self.flow, rest)
                 except (*_AWAY, NoQueueServer):
                     await asyncio.sleep(AGAIN_SECONDS)
 
@@ -193,10 +192,10 @@ class RemoteSupply:
             feed.ask() if is_due else feed.look_for_due()
 
 
-async def leave(line: Line, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
-    """See ``Home.end``."""
-    wanted = [settlement(one.message, "ack") for one in acknowledged]
-    wanted += [settlement(one.message, "hand_back") for one in left if not one.message.is_barrier]
+async def leave(line: Line, flow: Flow, rest: Rest) -> None:
+    """See ``Home.end``. What its consumer has got goes back by the end of the subscription."""
+    wanted = [settlement(one.message, "ack") for one in rest.acknowledged]
+    wanted += [settlement(one.message, "hand_back") for one in rest.ahead if not one.message.is_barrier]
     with suppress(NotFound, SessionEnded):  # it has ended already, and with it its leases
         if wanted:
             await line.ask(settling(wanted))

@@ -415,7 +415,7 @@ EVENTS: Final = {
     "session.silent": _logged(
         WARNING,
         "client principal leased",
-        "A client of the queue server was not heard for its time-out: what it had leased is ready again, uncounted",
+        "A client of the queue server was not heard for its time-out: what it had leased is ready again",
     ),
     "server.broken": _logged(
         ERROR, "operation error", "A request to the queue server was answered with an error of ours; its client has 500"

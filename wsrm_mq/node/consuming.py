@@ -24,7 +24,7 @@ from wsrm_mq.node.checks import (
 )
 from wsrm_mq.node.doorbell import POLL_SECONDS
 from wsrm_mq.node.express import lease_in_turn
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message, all_kept
 from wsrm_mq.node.opened import Opened, shown
 from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
@@ -193,10 +193,9 @@ class Consuming(Subscribing, Opened):
 
         return self.call(verb)
 
-    def end(self, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
+    def end(self, flow: Flow, rest: Rest) -> None:
         def verb(tx: Unit) -> None:
-            settling.ack(tx, [one.message.lease for one in acknowledged])
-            settling.hand_back(tx, [one.message.lease for one in left])
+            rest.settle(tx)
             rows = [row for name in flow.names if (row := tx.queue_row(name)) is not None]
             subscribing.unsubscribe(tx, [Declared(*row) for row in rows], flow.granted)
 
@@ -245,7 +244,7 @@ class Consuming(Subscribing, Opened):
         return self._settle(messages, lambda tx, leases: settling.renew(tx, leases, lasts))
 
     def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
-        """Messages that were not begun go back, and nothing is counted. See ``ack``."""
+        """Messages that no program has seen go back, and nothing is counted. See ``ack``."""
         return self._settle(messages, settling.hand_back, wakes=True)
 
     def _settle(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.errors import SubscriptionClosed
 from wsrm_mq.events.telling import Events
@@ -15,8 +15,10 @@ from wsrm_mq.node.backlog import Backlog
 from wsrm_mq.node.batching import Batch
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load
+from wsrm_mq.queue import settling
 from wsrm_mq.queue.subscribing import Granted
 from wsrm_mq.store.filtering import Filter
+from wsrm_mq.store.transaction import Transaction
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +44,21 @@ class Held:
 
 
 LAST: Final = 2**63
+
+
+class Rest(NamedTuple):
+    """The leases of a flow that has ended. ``acknowledged``: that is still to be sent. ``seen``: its consumer has got
+    these; ``ahead``: it has not."""
+
+    acknowledged: Sequence[Held] = ()
+    seen: Sequence[Held] = ()
+    ahead: Sequence[Held] = ()
+
+    def settle(self, tx: Transaction) -> None:
+        """Settle what is acknowledged, give back the others."""
+        settling.ack(tx, [one.message.lease for one in self.acknowledged])
+        settling.hand_back(tx, [one.message.lease for one in self.ahead])
+        settling.put_back(tx, [one.message.lease for one in self.seen])
 
 
 class Flow:
@@ -379,16 +396,15 @@ class Flow:
         self._waiters = []
         self.end(error)
 
-    def end(self, error: BaseException | None = None) -> tuple[list[Held], list[Held]]:
-        """No message is handed over any more, ``error`` is raised instead; answers what is acknowledged and not sent,
-        and what else is leased."""
+    def end(self, error: BaseException | None = None) -> Rest:
+        """No message is handed over any more, ``error`` is raised instead; answers what it has leased."""
         with self._lock:
             self.is_open, self._error = False, self._error or error
-            acknowledged = self._batch.take()
-            left = [one for part in self._backlog.leave() for one in part if not one.is_acknowledged]
+            ahead, seen = self._backlog.leave()
+            rest = Rest(self._batch.take(), [one for one in seen if not one.is_acknowledged], ahead)
             waiters = self._all_waiters()
         _call(waiters)
-        return acknowledged, left
+        return rest
 
     def _all_waiters(self) -> list[Callable[[], None]]:
         waiters, self._waiters = self._waiters, []

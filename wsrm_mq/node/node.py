@@ -60,8 +60,8 @@ class Node(Place):
         super().__init__(where, name, auto_create=auto_create, clock=clock, quota=quota)
 
     def close(self) -> None:
-        """Give back what is leased, uncounted, and leave the store. The express messages that this process keeps are
-        lost, which is on record."""
+        """Give back what is leased, which is no failure, and leave the store. The express messages that this process
+        keeps are lost, which is on record."""
         if self.store.is_open and self._pid == os.getpid():
             for subscription in self.subscriptions:
                 subscription.close(by="the node's `close`")

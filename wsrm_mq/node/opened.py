@@ -146,7 +146,7 @@ class Opened(Transacting[Transaction]):
             subscription.abandon(self._of_another_process())
 
     def close(self) -> None:
-        """Give back what is leased, uncounted, and leave the store."""
+        """Give back what is leased, which is no failure, and leave the store."""
         if self.store.is_open and self._pid == os.getpid():
             for subscription in self.subscriptions:
                 subscription.close(by="the node's `close`")

@@ -14,7 +14,7 @@ from wsrm_mq.errors import KeeperGone, SubscriptionClosed, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.batching import Batch, batch_size
 from wsrm_mq.node.checks import check_seconds
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message, Settles
 from wsrm_mq.queue import filters
 from wsrm_mq.queue.settling import Settlement
@@ -66,8 +66,8 @@ class Home(Settles, Protocol):
     def replace_filter(self, flow: Flow, filter: str | None) -> bool:
         """Answers whether it is a durable subscription's, which collects what fits."""
 
-    def end(self, flow: Flow, acknowledged: Sequence[Held], left: Sequence[Held]) -> None:
-        """End a subscription: send what is acknowledged, give back what is left."""
+    def end(self, flow: Flow, rest: Rest) -> None:
+        """End a subscription: send what is acknowledged, give back the rest."""
 
     def forget(self, flow: Flow) -> None: ...
 
@@ -277,18 +277,18 @@ class Subscription:
             one.replace(filter)
 
     def close(self, *, by: str = "its `close`") -> None:
-        """Send the acknowledgements that wait; give back, uncounted, what was not acknowledged. ``by``: what is told of
-        it to those who wait."""
+        """Send the acknowledgements that wait; give back what was not acknowledged, which is no failure. ``by``: what
+        is told of it to those who wait."""
         if self._is_closed:
             return
         self._is_closed = True
         self._node.forget(self.flow)
         self.flow.finish(f"{by} in the thread {threading.current_thread().name}")
-        acknowledged, left = self.flow.end()
+        rest = self.flow.end()
         for one in self._beside:
             with suppress(KeeperGone):
                 one.close(by=by)
-        self._node.end(self.flow, acknowledged, left)
+        self._node.end(self.flow, rest)
 
     def abandon(self, error: WSRMError) -> None:
         """This process is a fork of the one that consumes: raise ``error`` here, and leave all else to that one."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import StoreError, StoreUnavailable, UnknownQueue, WSRMError
-from wsrm_mq.node.flow import Flow, Held
+from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load, shares
 from wsrm_mq.queue import declaring, settling
@@ -276,28 +276,21 @@ class Supply:
         for flow, renewed in turn.renewed.items():
             flow.renewed_ahead(renewed.kept, renewed.until, renewed.gone)
         for flow, wrong in turn.failed.items():
-            acknowledged, left = flow.end(wrong)
-            self._give_back(left, acknowledged)  # of its other queues
+            self._give_back(flow.end(wrong))  # of its other queues
         for flow, leased in turn.leased.items():
             held = [self._held(flow, one, turn.offset) for one in leased]
             if flow.arrive(held):
                 self._mind(flow)
             else:
-                self._give_back(held)
+                self._give_back(Rest(ahead=held))
 
     def _held(self, flow: Flow, one: Leased, offset: int) -> Held:
         until = None if one.until >= FOREVER else one.until
         return Held(self._message_of(flow, one, offset), until, one.seen.lane)
 
-    def _give_back(self, held: list[Held], acknowledged: Sequence[Held] = ()) -> None:
-        leases, taken = ([one.message.lease for one in these] for these in (held, acknowledged))
-
-        def verb(tx: Transaction) -> None:
-            settling.ack(tx, taken)
-            settling.hand_back(tx, leases)
-
-        if leases or taken:
-            self._store.submit(verb, lambda _result, _error: None, keep=True)
+    def _give_back(self, rest: Rest) -> None:
+        if any(rest):
+            self._store.submit(rest.settle, lambda _result, _error: None, keep=True)
 
     def _not_done(self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
         """A turn was not stored: the watch tries again where the store may be written later, else no flow goes on."""

@@ -140,7 +140,7 @@ def ack_many(tx: Transaction, queue: Declared, positions: list[int]) -> list[Set
 
 
 def leave(tx: Transaction) -> bool:
-    """Give back what this instance has leased, uncounted; answers whether there is more."""
+    """Give back what this instance has leased, which is no failure; answers whether there is more."""
     mine = {"owner": tx.instance, "until": FOREVER, "count": PIECE}
     found = [key for (key,) in tx.execute(consuming.LEASED_BY, mine).fetchall()]
     if found:

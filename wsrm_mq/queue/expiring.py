@@ -13,6 +13,7 @@ from wsrm_mq.queue.leaving import (
     MOST_DEATHS,
     Standing,
     failed,
+    holder_of,
     holder_of_lane_died,
     lane_of,
     lease_of_lane_ended,
@@ -131,11 +132,29 @@ def holder_gone(tx: Transaction, instance: int, name: str, count: int = PORTION)
 def holder_left(tx: Transaction, leases: Sequence[Lease], why: str) -> None:
     """The holder of these has left. Of those that are delivered at most once, and were not acknowledged, none comes
     again, which is on record."""
-    found = standing(tx, [one.position for one in leases])
-    held = [found[one.position] for one in leases if one.position in found and found[one.position].fence == one.fence]
-    keys = [one.position for one in held if one.was_handed_out and one.owner == tx.instance]
-    if keys:
+    if keys := [one.position for one in _held(tx, leases) if one.was_handed_out]:
         _end(tx, keys, why, is_death=False)
+
+
+def holder_died(tx: Transaction, leases: Sequence[Lease], why: str) -> None:
+    """Give back what a consumer has leased that is gone, by an instance that lives on. See ``holder_gone``."""
+    held = _held(tx, leases)
+    if keys := [one.position for one in held if one.lane is None or one.is_letter]:
+        _end(tx, keys, why, is_death=True)
+    for key in {one.lane: None for one in held if not one.is_letter}:
+        lane = None if key is None else tx.lane(key)
+        if lane is not None:
+            holder_of_lane_died(tx, lane, policy_of(tx, lane.queue), why)
+
+
+def _held(tx: Transaction, leases: Sequence[Lease]) -> list[Standing]:
+    """What is still leased of these."""
+    found = standing(tx, [one.position for one in leases])
+    return [
+        found[one.position]
+        for one in leases
+        if one.position in found and holder_of(tx, found[one.position]) == (tx.instance, one.fence)
+    ]
 
 
 def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:

@@ -160,13 +160,22 @@ def renew(tx: Transaction, leases: Sequence[Lease], lease: int | None = None) ->
 
 
 def hand_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
-    """Messages that were not begun go back to their places, and nothing is counted."""
+    """Messages that no program has seen go back to their places: nothing is counted, not even a delivery."""
+    return _back(tx, leases, was_delivery=False)
+
+
+def put_back(tx: Transaction, leases: Sequence[Lease]) -> Settled:
+    """Messages whose program has left them go back to their places: they were delivered, and that is no failure."""
+    return _back(tx, leases, was_delivery=True)
+
+
+def _back(tx: Transaction, leases: Sequence[Lease], *, was_delivery: bool) -> Settled:
     allowed, answers = _judge(tx, leases, only_leased=True)
     if keys := [one.position for one in allowed if one.lane is None or one.is_letter]:
-        tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
+        tx.execute(consuming.GIVE_BACK if was_delivery else consuming.NEVER_DELIVERED, {"keys": as_json(keys)})
     for one in allowed:
         if one.lane is not None and not one.is_letter:
-            answers[one.position] = _returned(tx, one, _back_in_lane)
+            answers[one.position] = _returned(tx, one, partial(_back_in_lane, was_delivery=was_delivery))
     return [answers[one.position] for one in leases]
 
 
@@ -265,15 +274,17 @@ def _release_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
     return Settlement.SETTLED
 
 
-def _back_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
-    """It and all that was leased behind it go back together; what is before it stays leased."""
+def _back_in_lane(tx: Transaction, one: Standing, lane: Lane, *, was_delivery: bool = True) -> Settlement:
+    """It and all that was leased behind it go back together; what is before it stays leased. In any order all that was
+    leased goes back, which may have been seen."""
     assert one.number is not None
     if _is_next(one, lane):
-        free_lane(tx, lane)
+        free_lane(tx, lane, None if was_delivery or lane.in_any_order else lane.limit)
         over_limits(tx, standing(tx, [one.position])[one.position])
         return Settlement.SETTLED
     (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
-    tx.execute(consuming.COUNT_RUN, {"lane": lane.id, "lower": one.number, "upper": below})
+    if was_delivery:
+        tx.execute(consuming.COUNT_RUN, {"lane": lane.id, "lower": one.number, "upper": below})
     tx.execute(consuming.SHORTEN_LANE, {"key": lane.id, "below": min(one.number, below)})
     return Settlement.SETTLED
 

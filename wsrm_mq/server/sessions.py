@@ -34,7 +34,7 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue import declaring, settling, subscribing
-from wsrm_mq.queue.expiring import holder_left
+from wsrm_mq.queue.expiring import holder_died, holder_left
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, hand_back, settled
 from wsrm_mq.server.answers import Answers
@@ -136,8 +136,10 @@ class Session:
     def subscriptions(self) -> list[int]:
         return list(self._subscriptions)
 
-    async def end(self) -> None:
-        """Give back what it has, uncounted, and close its subscriptions. Who waits in it is told ``SessionEnded``."""
+    async def end(self, *, has_died: bool = False) -> None:
+        """Give back what it has, and close its subscriptions. Who waits in it is told ``SessionEnded``. ``has_died``:
+        its client is gone and has not said so, which counts against the message that it was at, as the death of a
+        consumer's process does; nothing else of it is a failure."""
         if not self.is_open:
             return
         self.is_open = False
@@ -145,29 +147,32 @@ class Session:
         self._ended.set_result(None)
         subscriptions, had = list(self._subscriptions.values()), list(self._had.values())
         gone = self.clients.difference(*(one.clients for one in self._sessions.all))
-        await asyncio.to_thread(self._leave, subscriptions, had, gone)
+        await asyncio.to_thread(self._leave, subscriptions, had, gone, has_died=has_died)
         for one in list(self._had.values()):
             self._dropped(one)
         self._use.give("leases", sum(one.max_backlog for one in subscriptions))
         self._use.give("subscriptions", len(subscriptions))
         self._use.give("sessions")
 
-    def _leave(self, subscriptions: list[Subscription], had: list[Had], gone: set[str]) -> None:
+    def _leave(self, subscriptions: list[Subscription], had: list[Had], gone: set[str], *, has_died: bool) -> None:
+        for subscription in subscriptions:
+            subscription.pause(is_on=True)
         homes = self._by_home(had)
         if self._received_from:
             homes.setdefault(self._node, [])
         for home, mine in homes.items():
             with suppress(KeeperGone):
-                home.call(partial(self._hand_back, mine), wakes=True, keep=True)
+                home.call(partial(self._put_back, mine, has_died), wakes=True, keep=True)
         for subscription in subscriptions:
             with suppress(KeeperGone):
                 subscription.close()
         for name in gone:
             self._node.call(partial(subscribing.client_gone, name=name))
 
-    def _hand_back(self, had: list[Had], tx: Unit) -> None:
-        holder_left(tx, [one.message.lease for one in had], f"its consumer is gone: {self.client}")
-        settling.hand_back(tx, [one.message.lease for one in had if one.subscription is None])
+    def _put_back(self, had: list[Had], has_died: bool, tx: Unit) -> None:
+        leases = [one.message.lease for one in had]
+        (holder_died if has_died else holder_left)(tx, leases, f"its consumer is gone: {self.client}")
+        settling.put_back(tx, leases)
         for name in self._received_from:
             row = tx.queue_row(name)
             if row is not None:
@@ -298,7 +303,7 @@ class Session:
         return await self._given(found, subscription)
 
     async def unsubscribe(self, key: int) -> None:
-        """End a subscription; what it has leased goes back, uncounted."""
+        """End a subscription; what it has leased goes back, which is no failure."""
         subscription = self.subscription(key)
         del self._subscriptions[key]
         self._had = {at: one for at, one in self._had.items() if one.subscription is not subscription}
@@ -520,7 +525,7 @@ class Sessions:
                     self.node.telling.tell(
                         "session.silent", client=one.client, principal=one.principal, leased=one.leased
                     )
-            await asyncio.gather(*(one.end() for one in silent), return_exceptions=True)
+            await asyncio.gather(*(one.end(has_died=True) for one in silent), return_exceptions=True)
 
     async def close(self) -> None:
         """End all of them."""

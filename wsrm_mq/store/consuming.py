@@ -195,7 +195,12 @@ TAKE_LETTERS: Final = compiled(
     update(entry).where(_THESE).values({**_FREE, "outcome": "discarded", "reason": p("reason"), "settled_at": p("now")})
 )
 GIVE_BACK: Final = compiled(update(entry).where(_THESE).values(_FREE))
-NEVER_DELIVERED: Final = compiled(update(entry).where(_THESE).values({**_FREE, "deliveries": entry.c.deliveries - 1}))
+NEVER_DELIVERED: Final = compiled(
+    update(entry)
+    .where(_THESE)
+    .values({**_FREE, "deliveries": entry.c.deliveries - case((entry.c.outcome == "delivered", 0), else_=1)})
+)
+"""What is delivered at most once was settled by its lease, and stays as it is."""
 RELEASE: Final = compiled(update(entry).where(_THESE).values({**_FREE, "cancels": entry.c.cancels + 1}))
 FAIL: Final = compiled(
     update(entry)

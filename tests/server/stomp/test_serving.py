@@ -193,6 +193,22 @@ def test_an_error_gives_back_what_was_leased_uncounted(connected: Connect, stomp
     assert {one.failures for one in stomp.node.peek("a")} == {0}
 
 
+@pytest.mark.scenario("Q-078")
+def test_only_the_message_at_which_connections_break_off_again_and_again_is_given_up(
+    connected: Connect, stomp: Running
+) -> None:
+    stomp.node.declare("a", max_failures=1, retry=[])
+    stomp.node.put_many("a", range(3))
+    for left in ((3, 0, 0), (3, 0, 0), (2, 0, 1)):
+        peer = connected()
+        peer.say("SUBSCRIBE", id="1", destination="/queue/a", ack="client", prefetch_count=3)
+        assert [peer.frame("MESSAGE").body for _ in range(3)] == [b"0", b"1", b"2"]
+        peer.socket.close()
+        assert within(20, stomp, "a", left)
+    assert [one.body for one in stomp.node.dead("a").peek()] == [b"0"]
+    assert {one.failures for one in stomp.node.peek("a")} == {0}
+
+
 def test_what_was_leased_goes_back_at_unsubscribe(connected: Connect, stomp: Running) -> None:
     peer = connected()
     peer.asked("SEND", b"1", destination="/queue/a")

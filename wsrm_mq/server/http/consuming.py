@@ -76,7 +76,7 @@ class All(Struct):
 
 async def begin(call: Call) -> Response:
     """Begin a session: the presence of a client. Any request that names it renews it; when it ends, what it has leased
-    goes back at once, uncounted."""
+    goes back at once."""
     asked = await call.json(Begin)
     session = call.server.sessions.begin(call.principal.name, asked.client, asked.timeout)
     return as_json(Begun(session.name, session.client, asked.timeout), 201)
@@ -454,7 +454,7 @@ async def missed(call: Call) -> Response:
 
 
 async def unsubscribe(call: Call) -> Response:
-    """End a subscription of the session; what it has leased goes back, uncounted."""
+    """End a subscription of the session; what it has leased goes back."""
     session = call.session(is_named=True)
     with session.heard():
         await session.unsubscribe(_key(call))

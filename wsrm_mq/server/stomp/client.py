@@ -60,6 +60,14 @@ class Gone(Exception):
     """The client has closed."""
 
 
+class Silent(ProtocolError):
+    """The client has sent nothing for too long."""
+
+
+DIED: Final = (Gone, Silent, ConnectionError)
+"""The ends of a client that has not said DISCONNECT, and has broken nothing."""
+
+
 class Client:
     def __init__(self, sessions: Sessions, access: Access, wire: Wire, terms: Terms) -> None:
         self._sessions = sessions
@@ -86,9 +94,9 @@ class Client:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            errors = [error for one in ends if one.done() and not one.cancelled() and (error := one.exception())]
             if self._served is not None:
-                await self._served.end()
-        errors = [error for one in ends if one.done() and not one.cancelled() and (error := one.exception())]
+                await self._served.end(has_died=any(isinstance(one, DIED) for one in errors))
         await self._part(errors[0] if errors else None)
 
     async def _part(self, error: BaseException | None) -> None:
@@ -154,7 +162,7 @@ class Client:
             async with asyncio.timeout(left):
                 data = await self._wire.read()
         except TimeoutError:
-            raise ProtocolError(
+            raise Silent(
                 "It took too long: a frame, a heart-beat, or what a connection begins with, has not come in time."
             ) from None
         if not data:

@@ -91,11 +91,11 @@ class Served:
         self._given = 0
         """The number of the last message that was given, to be acknowledged by in 1.2."""
 
-    async def end(self) -> None:
-        """Give back what it has, uncounted."""
+    async def end(self, *, has_died: bool = False) -> None:
+        """Give back what it has. See ``Session.end``."""
         subscribed, self._subscribed = list(self._subscribed.values()), {}
         await self._stop([self._pushing.pop(one.id) for one in subscribed])
-        await self.session.end()
+        await self.session.end(has_died=has_died)
         for one in subscribed:
             if one.temporary is not None:
                 await self._forget(one.temporary)
