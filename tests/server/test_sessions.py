@@ -247,7 +247,7 @@ def test_what_was_lost_comes_again_though_the_keeper_of_the_express_messages_bes
             node.put("orders", 1)
             found += await session.take(subscription.key, 1, wait=5)
             assert [one.json() for one in found] == [0, 1]
-            session.answered(7, found)
+            session.answered(7, ["orders"], found)
         await asyncio.to_thread(node.express.bury)
         await session.lost([7])
         (again,) = await session.take(subscription.key, 3, wait=5)
@@ -277,7 +277,7 @@ def test_a_subscription_stays_paused_until_what_was_lost_is_back_though_two_requ
         node.declare("orders", lease=None)
         node.put_many("orders", range(8))
         subscription = await session.subscribe(["orders"], max_backlog=4)
-        session.answered(7, await session.take(subscription.key, 4, wait=5))
+        session.answered(7, [subscription.key], await session.take(subscription.key, 4, wait=5))
         await asyncio.gather(session.lost([7]), session.lost([7]))
         again = await session.take(subscription.key, 4, wait=5)
         assert ([one.json() for one in again], were_paused) == ([0, 1, 2, 3], [True, True])

@@ -1,12 +1,15 @@
 """The answers of a session that have messages, known by the numbers that its client gives to its requests: of one that
-was lost on its way the client tells, and what was in it goes back before anything that comes later is leased."""
+was lost on its way the client tells, and what was in it goes back before anything that comes later is leased. Barriers
+are not leased: those of the last answer to each consumer are kept, to be sent once more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from wsrm_mq.node.message import Message
 
 REMEMBERED: Final = 1_000
 
@@ -18,6 +21,10 @@ class Running(NamedTuple):
     ended: asyncio.Future[None]
 
 
+Consumer = int | str
+"""The key of a subscription, or the queue that is received from without one."""
+
+
 class Answers:
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
@@ -25,6 +32,9 @@ class Answers:
         """The last that were told as lost: a request may come after what tells that."""
         self._seen: dict[int, None] = {}
         """The last requests that had a number."""
+        self._barriers: dict[Consumer, tuple[int | None, list[Message]]] = {}
+        """The barriers of the last answer to a consumer, with the number of its request."""
+        self._owed: dict[Consumer, list[Message]] = {}
 
     @contextmanager
     def running(self, request: int | None) -> Iterator[list[asyncio.Future[None]]]:
@@ -59,6 +69,35 @@ class Answers:
                 one.lost.set_result(None)
         if running:
             await asyncio.wait([one.ended for one in running])
+
+    def sent(self, request: int | None, consumers: Sequence[Consumer], messages: Sequence[Message]) -> None:
+        """Messages leave with the answer to a request of these consumers: the answer before has come."""
+        for consumer in consumers:
+            self._barriers.pop(consumer, None)
+            if mine := [
+                one for one in messages if one.is_barrier and (isinstance(consumer, int) or one.queue == consumer)
+            ]:
+                self._barriers[consumer] = request, mine
+
+    def barriers_of(self, requests: Collection[int]) -> list[Message]:
+        return [one for request, barriers in self._barriers.values() if request in requests for one in barriers]
+
+    def owe(self, messages: Collection[Message]) -> None:
+        """The barriers among these have not come: they are the next that their consumers get."""
+        for consumer, (_request, barriers) in self._barriers.items():
+            if not_come := [one for one in barriers if one in messages]:
+                self._owed[consumer] = not_come
+
+    def owed(self, consumers: Sequence[Consumer], most: int) -> list[Message]:
+        """Up to ``most`` barriers that are owed to these consumers, which are theirs now."""
+        found: list[Message] = []
+        for consumer in consumers:
+            barriers = self._owed.pop(consumer, [])
+            left = most - len(found)
+            found += barriers[:left]
+            if barriers[left:]:
+                self._owed[consumer] = barriers[left:]
+        return found
 
 
 def _note(noted: dict[int, None], requests: Collection[int]) -> None:

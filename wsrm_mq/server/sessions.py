@@ -29,7 +29,6 @@ from wsrm_mq.errors import (
     SubscriptionClosed,
 )
 from wsrm_mq.node import Node
-from wsrm_mq.node.async_node import wakeup
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.subscription import Subscription
@@ -37,9 +36,9 @@ from wsrm_mq.queue import declaring, settling, subscribing
 from wsrm_mq.queue.expiring import holder_died, holder_left
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, hand_back, settled
-from wsrm_mq.server.answers import Answers
+from wsrm_mq.server.answers import Answers, Consumer
 from wsrm_mq.server.bounds import Bounds, Use
-from wsrm_mq.server.waiting import Lines, Wanted, give_back
+from wsrm_mq.server.waiting import Lines, Wanted, give_back, taken
 from wsrm_mq.store.transaction import Transaction as Unit
 
 WATCH_SECONDS: Final = 0.1
@@ -208,6 +207,8 @@ class Session:
     ) -> list[Message]:
         """See ``Node.receive``; ``wait`` costs no thread. It ends when one of ``gone`` is done. Raises ``SessionEnded``
         and ``LimitReached``."""
+        if owed := self.answers.owed(queues, most):
+            return owed
         self._use.room("leases")
         wanted = Wanted(
             tuple(queues), filter, lambda: self._use.part_of(most, "leases"), max_bytes, lease, self._consumer
@@ -294,9 +295,11 @@ class Session:
         """The messages that are here for a subscription, or that come within ``wait`` seconds; they are leased. See
         ``receive``."""
         subscription = self.subscription(key)
+        if owed := self.answers.owed([key], most):
+            return owed
         with self._use.taken("waiting"):
             try:
-                found = await _taken(subscription, most, wait, [self._ended, *gone])
+                found = await taken(subscription, most, wait, [self._ended, *gone])
             except SubscriptionClosed:
                 self._check()
                 raise
@@ -341,6 +344,7 @@ class Session:
     async def give_back(self, messages: Sequence[Message]) -> None:
         """Messages that its client has not got go back, uncounted. So does what waits behind them for a subscription:
         all of it comes again, in its order. What a process kept that is gone is lost, and keeps nothing else back."""
+        self.answers.owe(messages)
         async with self._returning:
             found = [self._had.get(message.position) for message in messages]
             had = [one for one, message in zip(found, messages, strict=True) if one and one.message is message]
@@ -374,8 +378,9 @@ class Session:
             await self._given([message], part)
         return [self._had[message.position] for _part, message in found]
 
-    def answered(self, request: int | None, messages: Sequence[Message]) -> None:
-        """Messages leave with the answer to a request; ``None``: that has no number."""
+    def answered(self, request: int | None, consumers: Sequence[Consumer], messages: Sequence[Message]) -> None:
+        """Messages leave with the answer to a request of these consumers; ``None``: that has no number."""
+        self.answers.sent(request, consumers, messages)
         for message in messages:
             if not message.is_barrier:
                 self._had[message.position].request = request
@@ -385,7 +390,8 @@ class Session:
         ``for_good``: nor does it wait for another one."""
         if requests:
             await self.answers.lose(requests, for_good=for_good)
-            await self.give_back([one.message for one in self._had.values() if one.request in requests])
+            had = [one.message for one in self._had.values() if one.request in requests]
+            await self.give_back([*self.answers.barriers_of(requests), *had])
 
     def _of(self, act: Settle) -> Had | None:
         one = self._had.get(act.position)
@@ -530,25 +536,6 @@ class Sessions:
     async def close(self) -> None:
         """End all of them."""
         await asyncio.gather(*(one.end() for one in self.all))
-
-
-async def _taken(
-    subscription: Subscription, most: int, wait: float, gone: Sequence[asyncio.Future[None]]
-) -> list[Message]:
-    deadline = time.monotonic() + wait
-    while True:
-        woken, wake = wakeup()
-        found: list[Message] = []
-        while len(found) < most and (message := subscription.hand_over(wake)) is not None:
-            found.append(message)
-        left = deadline - time.monotonic()
-        try:
-            if found or left <= 0 or any(one.done() for one in gone):
-                return found
-            subscription.ask()
-            await asyncio.wait([woken, *gone], timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            subscription.unwait(wake)
 
 
 def _keeper_gone(home: Opened, node: Node) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ thread.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -17,6 +18,7 @@ from wsrm_mq.node import Node
 from wsrm_mq.node.async_node import wakeup
 from wsrm_mq.node.doorbell import POLL_SECONDS
 from wsrm_mq.node.message import Message
+from wsrm_mq.node.subscription import Subscription
 
 WIDEST: Final = 8
 """The most of a line that are served at once: their leases share a commit."""
@@ -138,6 +140,27 @@ class Lines:
         elif found:
             answer.set_result(found)
         return answer.done()
+
+
+async def taken(
+    subscription: Subscription, most: int, wait: float, gone: Sequence[asyncio.Future[None]]
+) -> list[Message]:
+    """The messages that are here for a subscription, or that come within ``wait`` seconds, unless one of ``gone`` is
+    done before."""
+    deadline = time.monotonic() + wait
+    while True:
+        woken, wake = wakeup()
+        found: list[Message] = []
+        while len(found) < most and (message := subscription.hand_over(wake)) is not None:
+            found.append(message)
+        left = deadline - time.monotonic()
+        try:
+            if found or left <= 0 or any(one.done() for one in gone):
+                return found
+            subscription.ask()
+            await asyncio.wait([woken, *gone], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            subscription.unwait(wake)
 
 
 async def give_back(node: Node, messages: list[Message]) -> None:

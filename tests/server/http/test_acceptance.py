@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from http.client import HTTPException
 from itertools import count
 from typing import Any
@@ -137,6 +138,17 @@ def test_a_server_that_was_killed_gives_what_was_leased_to_the_client_that_comes
     assert [(body, told["deliveries"], told["failures"]) for told, body in again] == [
         (b"%d" % number, 2, 0) for number in range(6, 10)
     ]
+
+
+def test_strangers_who_never_send_their_bodies_keep_nobody_waiting(serve: Serve) -> None:
+    served = serve(limits=Limits(running=2))
+    head = b"POST /queues/a/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer no\r\nContent-Length: 99999\r\n\r\n"
+    with ExitStack() as strangers:
+        for _ in range(5):
+            stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            stranger.sendall(head)
+        http = served.http()
+        assert {http("GET", "/session").status for _ in range(20)} == {400}, "it names no session; it is not 503"
 
 
 @pytest.mark.scenario("Q-012")

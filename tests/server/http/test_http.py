@@ -167,6 +167,27 @@ def test_what_was_leased_by_an_answer_that_did_not_come_goes_back_in_its_place(h
     assert session("POST", leases, Request="2").status == 204, "it came later than what says that it is lost"
 
 
+@pytest.mark.scenario("Q-080")
+@pytest.mark.parametrize("subscribes", [True, False])
+def test_a_barrier_of_an_answer_that_did_not_come_is_the_next_that_comes(http: Http, subscribes: bool) -> None:
+    session = http.begin()
+    http("PUT", queue("orders"), {"barrier": "type = 'end of day'"})
+    http("POST", queue("orders", "/messages"), b"barrier", Message='{"type": "end of day"}')
+    http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(4)])
+    leases = queue("orders", "/leases?max=3&wait=10")
+    if subscribes:
+        made = session("POST", "/subscriptions", {"queues": ["orders"], "max_backlog": 4}).json()
+        leases = f"/subscriptions/{made['subscription']}/leases?max=3&wait=10"
+    assert session("POST", leases, Request="1").parts()[0][1] == b"barrier"
+    for number in (2, 3):
+        again = session("POST", leases, Request=str(number), Lost=str(number - 1)).parts()
+        assert [body for _head, body in again] == [b"barrier"]
+    found: list[bytes] = []
+    while len(found) < 4:
+        found += [body for _head, body in session("POST", leases, Request=str(4 + len(found))).parts()]
+    assert found == [b"0", b"1", b"2", b"3"]
+
+
 def test_what_a_request_has_leased_that_a_proxy_sends_again_comes_again(http: Http) -> None:
     session = http.begin()
     http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(4)])

@@ -133,8 +133,7 @@ class QueueApplication:
                 call = Call(server, request, principal)
                 return await operation.does(call)
             except WSRMError as error:
-                await discard_rest(request)
-                return answer_of(error)
+                refused = answer_of(error)
             except Exception as error:
                 server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
                 return as_problem(broken(), error)
@@ -142,6 +141,8 @@ class QueueApplication:
                 server.running -= 1
                 if call is not None:
                     call.done()
+            await discard_rest(request)  # outside of what may run: a client that sends slowly holds up no other
+            return refused
 
         return endpoint
 

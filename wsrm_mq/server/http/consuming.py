@@ -20,6 +20,7 @@ from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.topics import queue_of
 from wsrm_mq.server.access import Principal
 from wsrm_mq.server.acts import Settle
+from wsrm_mq.server.answers import Consumer
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
 from wsrm_mq.server.http.call import Call
@@ -192,12 +193,13 @@ async def _lease(call: Call, queues: Sequence[str], terms: Terms, *, with_record
                 raise
             return await receive(gone)
 
-    return await _delivered(call, session, of_known, terms.wait, terms.max is not None, with_records)
+    return await _delivered(call, session, queues, of_known, terms.wait, terms.max is not None, with_records)
 
 
 async def _delivered(
     call: Call,
     session: Session,
+    consumers: Sequence[Consumer],
     receive: Callable[[Sequence[asyncio.Future[None]]], Awaitable[list[Message]]],
     wait: float,
     are_several: bool,
@@ -215,7 +217,7 @@ async def _delivered(
                 await session.lost([number], for_good=False)
             with session.answers.running(number) as lost:
                 found = await receive([*left, *lost, call.server.ending])
-                session.answered(number, found)
+                session.answered(number, consumers, found)
                 if found and (any(one.done() for one in (*left, *lost)) or call.is_revoked):
                     await session.give_back(found)
                     found = []
@@ -227,7 +229,8 @@ async def _delivered(
         return nothing()
     with_heads = [(head, one.body) for head, one in zip(_heads(call, found, with_records), found, strict=True)]
     for one in found:
-        one.body = b""  # its consumer has it: no session keeps bodies
+        if not one.is_barrier:
+            one.body = b""  # its consumer has it: no session keeps bodies
     pause = call.server.limits.pause_seconds
     return answers.several(with_heads, pause) if are_several else answers.one(*with_heads[0], pause)
 
@@ -426,7 +429,7 @@ async def take(call: Call) -> Response:
     key, terms = _key(call), call.query(TermsOfSubscription)
     session = call.session(is_named=True)
     taking = partial(session.take, key, terms.max or 1, wait=terms.wait)
-    return await _delivered(call, session, lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
+    return await _delivered(call, session, [key], lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
 
 
 async def replace(call: Call) -> Response:
