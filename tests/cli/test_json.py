@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cli.conftest import Service
-from tests.support.commands import Wsrm, document
+from tests.cli.conftest import HOUR, Service
+from tests.support.commands import Wsrm, document, in_directory, typed
 from tests.test_docs import COMMANDS as ALL
 from wsrm_mq.node import connect
+from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import EnvelopeFactory
 
 THERE = "http://127.0.0.1:9/rm"
@@ -108,13 +111,30 @@ COMMANDS = commands()
 SHAPES = shapes()
 
 
-@pytest.fixture
-def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
+class Stored(NamedTuple):
+    directory: Path
+    names: dict[str, str]
+    """What ``ARGUMENTS`` stand for."""
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
     """A store with something of everything: a sequence that number 2 stopped, a dead letter, a discarded message, a
     plan, a partner."""
-    (somewhere / "message.xml").write_bytes(EnvelopeFactory().message("urn:uuid:1", 1))
-    (somewhere / "request.xml").write_text(REQUEST)
-    (somewhere / "wsrm-mq.toml").write_text('[partner.acme]\nprincipal = "cn=acme"\n')
+    directory = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        in_directory(directory, patch)
+        schema.ensure(directory / "wsrm.db")
+        service = Service(directory / "wsrm.db", time.time_ns() // 1_000_000 - HOUR)
+        yield Stored(directory, filled(service))
+        service.close()
+
+
+def filled(service: Service) -> dict[str, str]:
+    directory = service.path.parent
+    (directory / "message.xml").write_bytes(EnvelopeFactory().message("urn:uuid:1", 1))
+    (directory / "request.xml").write_text(REQUEST)
+    (directory / "wsrm-mq.toml").write_text('[partner.acme]\nprincipal = "cn=acme"\n')
     blocked, buried, discarded = service.sequence(1, 2, 4, connection="a:1"), service.sequence(1), service.sequence(1)
     service.deliver(blocked, 1)
     for made, number in ((blocked, 2), (buried, 1), (discarded, 1)):
@@ -123,13 +143,13 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
         ("sequence", "skip", buried.terms.identifier, 1, "--yes"),
         ("message", "discard", 5, "--yes"),
         ("queue", "declare", "jobs", "journal=true"),
-        ("queue", "put", "jobs", "message.xml"),
+        *[("queue", "put", "jobs", "message.xml")] * 2,
         ("queue", "bind", "jobs", "jobs/#"),
         ("token", "add", "shop", "--put", "jobs"),
         ("replay", "plan", "state:delivered", "--to", "app", "-o", "plan.json"),
     ):
         why = () if command[0] in ("queue", "token") else ("--reason", "why")
-        done = wsrm(*command, *why)
+        done = typed(*command, *why)
         assert done.exit_code == 0, done.output
     with connect(service.path) as node:
         node.subscribe(topic="orders/#", name="thanks", client="shop").close()
@@ -137,11 +157,18 @@ def stored(service: Service, somewhere: Path, wsrm: Wsrm) -> dict[str, str]:
         node.settle("jobs", f"position = {letter}", "reject")
         node.route("north/*", THERE)
         node.put("north/orders", b"1")
-    sent = wsrm("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
+    sent = typed("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
     assert "is stored and waits" in sent.output
-    (plan,) = document(wsrm("replay", "list", "--json"))["plans"]
-    failure = document(wsrm("failure", "list", "--json"))["failures"][0]
+    (plan,) = document(typed("replay", "list", "--json"))["plans"]
+    failure = document(typed("failure", "list", "--json"))["failures"][0]
     return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"], "LETTER": str(letter)}
+
+
+@pytest.fixture
+def somewhere(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All tests work beside the one store: what a command changes of it, no other one asks for."""
+    in_directory(stored.directory, monkeypatch)
+    return stored.directory
 
 
 def test_the_page_is_understood() -> None:
@@ -151,8 +178,8 @@ def test_the_page_is_understood() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_writes_the_keys_that_the_page_has(stored: dict[str, str], wsrm: Wsrm, command: str) -> None:
-    arguments = [stored.get(str(one), one) for one in ARGUMENTS.get(command, [])]
+def test_a_command_writes_the_keys_that_the_page_has(stored: Stored, wsrm: Wsrm, command: str) -> None:
+    arguments = [stored.names.get(str(one), one) for one in ARGUMENTS.get(command, [])]
     if command == "source resume":
         wsrm("source", "hold", THERE)
     done = wsrm(*command.split(), *arguments, "--json")
@@ -167,7 +194,7 @@ def test_a_command_writes_the_keys_that_the_page_has(stored: dict[str, str], wsr
         assert [sorted(set(one) ^ SHAPES[shape]) for one in found if set(one) != SHAPES[shape]] == []
 
 
-def test_status_writes_the_keys_that_the_page_has(stored: dict[str, str], wsrm: Wsrm) -> None:
+def test_status_writes_the_keys_that_the_page_has(stored: Stored, wsrm: Wsrm) -> None:
     cells = PAGE.read_text().split("| Key of `status` | |")[1].split("\n\n")[0]
     written = document(wsrm("status", "--json"))
     assert set(written) == {name for cell, _ in rows(cells) for name in names(cell)}

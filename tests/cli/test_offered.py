@@ -136,7 +136,12 @@ def put_back(wsrm: Wsrm, store: Path) -> Path:
 
 
 PLACES = {"store": as_it_is, "copy": backed_up, "cp": copied, "put_back": put_back}
-ALL_STATES = [(state, place) for state in STATES for place in ("store", "copy")]
+ALL_STATES = [
+    pytest.param(state, place, marks=() if (index + at) % 2 else pytest.mark.long)
+    for index, state in enumerate(STATES)
+    for at, place in enumerate(("store", "copy"))
+]
+"""Each state at one place of two, and at both with ``--long``."""
 SOME_STATES = [(state, place) for state in ("blocks", "dead", "waiting") for place in ("cp", "put_back")]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.deploy.page import HOWTO
 from tests.support.pages import Shell, shell
 
 __all__ = ["shell"]
+
+pytestmark = pytest.mark.timeout(400)
 
 
 def test_an_order_that_was_put_while_there_was_no_server_is_taken_as_the_page_says(shell: Shell) -> None:

@@ -63,7 +63,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     options = parser.parse_args()
     application = Shelf() if options.store is None else queue_application(options.store)
-    uvicorn.run(application, port=options.port, log_level="error", access_log=False, loop="asyncio")
+    # Idle connections are kept as `wsrm-mq serve` keeps them: longer than a client does.
+    uvicorn.run(
+        application, port=options.port, log_level="error", access_log=False, loop="asyncio", timeout_keep_alive=120
+    )
 
 
 if __name__ == "__main__":

@@ -19,21 +19,27 @@ Wsrm = Callable[..., Result]
 @pytest.fixture
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A test works in a directory without configuration, in an environment without options."""
-    monkeypatch.chdir(tmp_path)
+    in_directory(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def in_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a directory, in an environment without options."""
+    monkeypatch.chdir(directory)
     for name in [name for name in os.environ if name.startswith("WSRM_MQ_")]:
         monkeypatch.delenv(name)
-    return tmp_path
 
 
 @pytest.fixture
 def wsrm(monkeypatch: pytest.MonkeyPatch) -> Wsrm:
     """Run a command in this process: ``wsrm("sequence", "list")``. `status` does not wait for its second look."""
     monkeypatch.setattr(status, "SAMPLE_SECONDS", 0.01)
+    return typed
 
-    def run(*arguments: object, **options: Any) -> Result:
-        return CliRunner().invoke(program, [str(argument) for argument in arguments], prog_name="wsrm-mq", **options)
 
-    return run
+def typed(*arguments: object, **options: Any) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(program, [str(argument) for argument in arguments], prog_name="wsrm-mq", **options)
 
 
 def document(result: Result) -> dict[str, Any]:
