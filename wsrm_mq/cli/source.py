@@ -114,13 +114,16 @@ def explain(place: Place, to: str | None) -> None:
     \b
     Example: wsrm-mq source explain
     """
+    from wsrm_mq.store.applications import served
     from wsrm_mq.views import sources
 
     now = now_ms()
     with one_look(place) as db:
-        found, is_sent = _found(db, to), sources.is_sending(db)
+        live = served(db)
+        found = [(one, sources.is_sent(one, live)) for one in _found(db, to)]
     told = [
-        (one, sources.told_of(one, now, is_sent=is_sent), sources.next_steps(one, is_sent=is_sent)) for one in found
+        (one, sources.told_of(one, now, is_sent=is_sent), sources.next_steps(one, is_sent=is_sent))
+        for one, is_sent in found
     ]
     if place.is_json:
         as_json(

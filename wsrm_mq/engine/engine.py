@@ -180,6 +180,12 @@ class Engine:
             else:
                 self._start()
 
+    def serve(self, serving: Serving) -> None:
+        """This process serves other queues from now on."""
+        self._serving = serving
+        self.store.serve(serving)
+        self.watch.nudge()
+
     def check(self) -> None:
         """Make the store, or bring it up to date, for a later ``start``. Raises ``StoreError``."""
         if self._deferred != os.getpid():

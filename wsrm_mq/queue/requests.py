@@ -46,9 +46,9 @@ from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, 
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import channels, consuming, routing
+from wsrm_mq.store import channels, consuming, queues, routing
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.applications import hop_queue, source_queue
+from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_queue
 from wsrm_mq.store.entries import HELD_BYTES
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane
@@ -97,6 +97,13 @@ class Stored(NamedTuple):
     """Key of its sequence."""
     is_first: bool
     """The sequence is new: its destination is to be asked for it."""
+
+
+def sign(tx: Transaction, to: str, *, is_signed: bool) -> None:
+    """Whether what leaves for the address ``to`` is signed: that alone is stored, no key."""
+    home = tx.queue(source_queue(to), "outgoing")
+    for key in (home, tx.queue(sent_queue(source_queue(to)), "outgoing", home)):
+        tx.execute(queues.SET_APPLICATION, {"key": key, "application": SIGNED if is_signed else None})
 
 
 def store(

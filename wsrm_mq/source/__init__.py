@@ -1,7 +1,7 @@
 """The RM Source: requests that are stored before they leave, and sent until their destination has acknowledged them.
 
 ``ReliableClient``, ``AsyncReliableClient``, ``ReliablePlugin``, ``ReliableTransport`` and ``reliable`` are for zeep,
-which is imported when they are asked for.
+which is imported when they are asked for, as is what ``Signature`` signs by.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from wsrm_mq.source.source import DeadRequest, Reply, RMSource, Sent
 
 if TYPE_CHECKING:
     from wsrm_mq.source.async_client import AsyncReliableClient
+    from wsrm_mq.source.signing import Signature
     from wsrm_mq.source.zeep_client import ReliableClient, ReliablePlugin, ReliableTransport, reliable
 
 __all__ = [
@@ -24,15 +25,17 @@ __all__ = [
     "ReliableTransport",
     "Reply",
     "Sent",
+    "Signature",
     "reliable",
 ]
-_OF_ZEEP = {
+_LATER = {
     "AsyncReliableClient": "async_client",
+    "Signature": "signing",
     **dict.fromkeys(("ReliableClient", "ReliablePlugin", "ReliableTransport", "reliable"), "zeep_client"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_ZEEP:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"wsrm_mq.source.{_OF_ZEEP[name]}"), name)
+    return getattr(import_module(f"wsrm_mq.source.{_LATER[name]}"), name)

@@ -24,7 +24,7 @@ from wsrm_mq.delivery.requesting import ask, tend
 from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
-from wsrm_mq.errors import ConfigurationError, NotFound, Pending
+from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.outbound.addresses import Allowed
 from wsrm_mq.outbound.posting import Poster, tls
@@ -41,7 +41,7 @@ from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
 from wsrm_mq.store import calls
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.applications import SENDING
+from wsrm_mq.store.applications import SENDING, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.transaction import Transaction
@@ -49,6 +49,7 @@ from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Answered, Post
+    from wsrm_mq.source.signing import Signer
 
 _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 """The program says where its requests go."""
@@ -129,6 +130,8 @@ class RMSource:
         self.offers = offers
         self._policy = policy
         self._headers = dict(headers or {})
+        self.signers: dict[str, Signer] = {}
+        """What signs, by the URL that it is for: see ``sign``."""
         about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
         self.told = frozenset(name for name, value in about_http.items() if value)
         """The options of HTTP that it was given."""
@@ -169,7 +172,13 @@ class RMSource:
         made: Post = post or Poster(_EVERYWHERE, seconds=timeout, context=tls(ca, certificate), proxy=proxy).post
 
         def with_headers(url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answered:
-            return made(url, {**headers, **self._headers}, body, who)
+            sent = {**headers, **self._headers}
+            signer = self.signers.get(url)
+            if signer is not None:
+                from wsrm_mq.source.signing import signed  # of lxml
+
+                body, sent = signed(url, body, sent, signer)
+            return made(url, sent, body, who)
 
         return with_headers
 
@@ -177,6 +186,17 @@ class RMSource:
         tell = self._engine.events.tell
         self._persistent = Persistent(*arguments, tell=tell, **options)  # type: ignore[arg-type, misc]
         return self._persistent
+
+    def sign(self, to: str, signer: Signer | None) -> None:
+        """Have all that leaves for the URL ``to`` signed, each time anew, by an object as zeep's ``wsse`` are. It is
+        not stored: where no program has a signer for ``to``, what is sent there waits, what is stored already too.
+        ``None``: nothing is signed there any more."""
+        if signer is None:
+            self.signers.pop(to, None)
+        else:
+            self.signers[to] = signer
+        self._engine.store.call(partial(requests.sign, to=to, is_signed=signer is not None))
+        self._engine.serve(SENDING._replace(paths=(*(SENDING.paths or ()), *map(source_queue, list(self.signers)))))
 
     # sending
 
@@ -218,12 +238,17 @@ class RMSource:
         is_last: bool = False,
         wants_reply: bool = False,
     ) -> Sent:
-        versions = self.rm, self.addressing
-        destination, message = stamped(
-            envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type
-        )
+        destination, message = self._stamped(envelope, to, action, content_type, wants_reply=wants_reply)
         position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply)
         return Sent(message.message_id, position)
+
+    def _stamped(
+        self, envelope: bytes, to: str, action: str | None, content_type: str | None, *, wants_reply: bool
+    ) -> tuple[Destination, OutgoingMessage]:
+        if to in self.signers and (content_type or "").lower().startswith("multipart/"):
+            raise BadRequest(f"{to}: requests there are signed, and one with parts cannot be: send it without parts.")
+        versions = self.rm, self.addressing
+        return stamped(envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type)
 
     def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
@@ -269,10 +294,7 @@ class RMSource:
 
         Raises ``BadRequest`` for what cannot be sent, ``OutboxError`` for a connection that it cannot use, and what the
         database itself raises."""
-        versions = self.rm, self.addressing
-        destination, message = stamped(
-            envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type
-        )
+        destination, message = self._stamped(envelope, to, action, content_type, wants_reply=wants_reply)
         outbox.add(connection, call_of(destination, message, wants_reply=wants_reply, offers=self.offers))
         return message.message_id
 

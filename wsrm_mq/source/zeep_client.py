@@ -21,11 +21,13 @@ from zeep.loader import absolute_location
 from zeep.plugins import Plugin
 from zeep.transports import Transport
 from zeep.wsdl.utils import get_or_create_header
+from zeep.wsse import Compose
 
 from wsrm_mq.envelope.asserted import Asserted, asserted
 from wsrm_mq.envelope.wsdl import default_action, imports_in, input_names
 from wsrm_mq.errors import ConfigurationError, NotFound
 from wsrm_mq.queue.policy import Resend
+from wsrm_mq.source.signing import SECURITY, Signer
 from wsrm_mq.source.source import RESEND, Reply, RMSource, Sent
 from wsrm_mq.versions import ADDRESSING_VERSIONS, WSRM_1_0
 
@@ -129,10 +131,17 @@ class ReliableTransport:
     """A transport of zeep's that posts by ``source``, and does all else as ``inner`` does. ``timeout``: for so many
     seconds a reply is waited for; ``None``: for as long as it takes. What the session of ``inner`` has for its requests
     goes with no request of ``source``: it is refused where that has not been told it too. What its ``post_xml`` makes
-    of an envelope, as parts with attachments, is sent."""
+    of an envelope, as parts with attachments, is sent. ``signer``: what signs each request as it leaves."""
 
-    def __init__(self, source: RMSource, inner: Transport | None = None, timeout: float | None = 30.0) -> None:
+    def __init__(
+        self,
+        source: RMSource,
+        inner: Transport | None = None,
+        timeout: float | None = 30.0,
+        signer: Signer | None = None,
+    ) -> None:
         self._source = source
+        self._signer = signer
         self._inner = Transport() if inner is None else inner
         if type(self._inner).post is not Transport.post:
             raise ConfigurationError(
@@ -152,6 +161,11 @@ class ReliableTransport:
         wanted = headers.pop(_WANTS_REPLY, None)
         if wanted is None:
             raise ConfigurationError("A ReliableTransport needs a ReliablePlugin, as the last of the client's plugins.")
+        if envelope.find(f"{{*}}Header/{SECURITY}") is not None:
+            raise ConfigurationError(
+                "The request has a wsse:Security, which would be stored, and sent again as it is: give wsse= to "
+                "ReliableClient, or to the client before it is made `reliable`."
+            )
         token = _wants_reply.set(wanted == "yes")
         try:
             return self._making.post_xml(address, envelope, headers)
@@ -160,6 +174,8 @@ class ReliableTransport:
 
     def _made(self, address: str, message: bytes | str, headers: Mapping[str, str]) -> Any:
         """The request that zeep would post."""
+        if self._signer is not None:
+            sign(self._source, self._signer, address)
         said = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
         content_type = said if said.lower().startswith("multipart/") else None
         content = message.encode() if isinstance(message, str) else message
@@ -258,9 +274,9 @@ class ReliableClient(zeep.Client):
         """``rm`` and ``addressing`` as for ``RMSource``; without them, the newest that the policy of the port
         announces, else 1.1, and with 1.0 the WS-Addressing that it announces. When requests are sent again is what
         that says of timing (1.0 alone can), unless ``source`` has a ``resend``. ``timeout``: for so many
-        seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are zeep's. WS-Security
-        (``wsse``) is refused: what it signs and encrypts would be stored with its secrets."""
-        refuse_security(options.get("wsse"))
+        seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are zeep's. ``wsse`` is
+        applied to each request as it leaves, each time anew: see ``RMSource.sign``."""
+        security = Security.of(options.pop("wsse", None))
         inner = Transport() if transport is None else transport
         documents = _documents(inner, wsdl)
         policy = asserted(documents, options.get("service_name"), options.get("port_name"))
@@ -269,9 +285,10 @@ class ReliableClient(zeep.Client):
             addressing = policy.addressing.label
         self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
         try:
-            reliable = self._transport(self.source, inner, timeout)
+            reliable = self._transport(self.source, inner, timeout, security and security.signer)
             egress = [*(plugins or []), ReliablePlugin(self.source)]
-            super().__init__(wsdl, transport=reliable, plugins=egress, **options)  # type: ignore[no-untyped-call]
+            super().__init__(wsdl, wsse=security, transport=reliable, plugins=egress, **options)  # type: ignore[no-untyped-call]
+            _sign_ports(self, self.source)
             _name_actions(self, documents)
             self.source.offers = _has_replies(self)
             self.later = _Operations(self, self._later)
@@ -323,12 +340,13 @@ def reliable(client: zeep.Client, source: RMSource, timeout: float | None = 30.0
         raise ConfigurationError(
             "A zeep.AsyncClient awaits its answers: make an AsyncReliableClient(wsdl, store=…) in its place."
         )
-    refuse_security(client.wsse)
+    security = client.wsse = Security.of(client.wsse)
     if isinstance(client.wsdl.location, str):
         _name_actions(client, _documents(client.transport, client.wsdl.location))
     source.offers = source.offers or _has_replies(client)
-    client.transport = ReliableTransport(source, client.transport, timeout)
+    client.transport = ReliableTransport(source, client.transport, timeout, security and security.signer)
     client.plugins = [*client.plugins, ReliablePlugin(source)]
+    _sign_ports(client, source)
     return client
 
 
@@ -338,11 +356,39 @@ def _has_replies(client: zeep.Client) -> bool:
     return any(operation.abstract.output_message is not None for operation in _operations_of(client))
 
 
-def refuse_security(wsse: object) -> None:
-    if wsse is not None:
+class Security(NamedTuple):
+    """In the place of a client's ``wsse``: requests are stored without it, and replies verified by it."""
+
+    signer: Signer
+
+    @classmethod
+    def of(cls, wsse: Any) -> Self | None:
+        return None if wsse is None else cls(Compose(wsse) if isinstance(wsse, list) else wsse)
+
+    def apply(self, envelope: Any, headers: Any) -> tuple[Any, Any]:
+        return envelope, headers
+
+    def verify(self, envelope: Any) -> Any:
+        return self.signer.verify(envelope)
+
+
+def _sign_ports(client: zeep.Client, source: RMSource) -> None:
+    """Have what waits for the ports of a client signed, as soon as there is one that can."""
+    if client.wsse is not None:
+        for service in client.wsdl.services.values():
+            for port in service.ports.values():
+                sign(source, client.wsse.signer, port.binding_options["address"])
+
+
+def sign(source: RMSource, signer: Signer, address: str) -> None:
+    """Have requests to ``address`` signed. Raises ``ConfigurationError`` where another signer does that: what is in the
+    store does not tell whose it is."""
+    known = source.signers.get(address)
+    if known is None:
+        source.sign(address, signer)
+    elif known is not signer:
         raise ConfigurationError(
-            "wsse: a request that WS-Security has signed or given a password is stored as it is, and sent again as it "
-            "was, with an old Timestamp. Have a proxy sign, or send by TLS with certificate=."
+            f"{address}: another wsse signs what this source sends there. Give the clients one wsse, or each a store."
         )
 
 

@@ -64,6 +64,8 @@ SOURCE: Final = "source/"
 ROUTES: Final = "route/"
 INTAKE: Final = f"{ROUTES}in"
 """Nor so: what other nodes have handed over waits there for its place."""
+SIGNED: Final = "signed"
+"""The application of a queue of requests that leave signed: for a process that has this queue among its paths."""
 HOP: Final = "hop/"
 """Nor so: messages for queues of other nodes, a transmission queue for each next node; its address follows."""
 OWN: Final = (OUTGOING, CONSUMES, SENT, FETCHED, SOURCE, ROUTES, HOP)
@@ -148,6 +150,8 @@ class Serving(NamedTuple):
             return False
         if queue.startswith(ROUTES) != self.is_intake:
             return False
+        if application == SIGNED:
+            return self.sends and queue.removeprefix(SENT) in (self.paths or ())
         if queue.startswith(SENT):
             name = queue.removeprefix(SENT)
             return self.sends and (self.covers(name) or self.covers(f"/{name}"))

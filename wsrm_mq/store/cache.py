@@ -124,7 +124,8 @@ class Cache:
         self.skipped: dict[tuple[str, int], int] = {}
         """When it was told last of a queue that something is not added to it: ms since the epoch, by event and key."""
         self.served: set[int] = set()
-        """Keys of queues that the process may run. No other takes one of them away while this one lives."""
+        """Keys of queues that the process may run. No other takes one of them away while this one lives, but for
+        requests, which may be signed from now on."""
         self.has_slot: Callable[[int], bool] = lambda _taken: True
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.left_alone: MaySend = may_send
@@ -138,7 +139,8 @@ class Cache:
         """Empty the cache if another connection has committed since; answers whether none has."""
         if version == self._version:
             return True
-        served, floors, skipped = self.served, self.connections.floors, self.skipped
+        served = set[int]() if self.serving.is_source else self.served
+        floors, skipped = self.connections.floors, self.skipped
         self.clear()
         self.served, self.connections.floors, self.skipped = served, floors, skipped
         self._version = version

@@ -162,6 +162,7 @@ OLD_QUEUE: Final = "SELECT 1 FROM queue WHERE kind IN ('app', 'outgoing') AND po
 UNUSED_QUEUES: Final = """
 SELECT id FROM queue q
 WHERE kind IN ('app', 'outgoing') AND policy IS NULL AND created_at < :before AND id NOT IN (SELECT queue FROM lane)
+  AND (kind = 'app' OR application IS NULL)
   AND NOT EXISTS (
       SELECT 1 FROM queue d JOIN entry e ON e.queue = d.id AND e.outcome = 'dead' WHERE d.parent = q.id
   )

@@ -119,6 +119,7 @@ HOLD_QUEUE: Final = compiled(update(queue).where(queue.c.id == p("key")).values(
 LET_GO_OF_QUEUES: Final = compiled(update(queue).where(queue.c.owner == p("key")).values(owner=None, holder=None))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
+SET_APPLICATION: Final = compiled(update(queue).where(queue.c.id == p("key")).values(application=p("application")))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
 ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")).returning(instance.c.id))
@@ -146,6 +147,7 @@ ADD_INSTANCE_AGAIN: Final = compiled(insert(instance).values(_values(instance, "
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
 INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
 PROCESS: Final = compiled(select(instance.c.name, instance.c.pid, instance.c.host).where(instance.c.id == p("key")))
+SERVE: Final = compiled(update(instance).where(instance.c.id == p("key")).values(paths=p("paths")))
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 _LAST_TIMES: Final = tuple(
     select(at).where(key == select(func.max(key)).scalar_subquery()).scalar_subquery()

@@ -193,6 +193,11 @@ class Store:
             "paths": self.serving.stored_paths,
         }
 
+    def serve(self, serving: Serving) -> None:
+        """This process serves other queues from now on."""
+        self.serving = serving
+        self.call(lambda tx: tx.serve(serving))
+
     def revive(self, tx: Transaction) -> None:
         """Write down that this instance lives, which was perhaps taken for dead, and so long ago that its row is
         deleted."""

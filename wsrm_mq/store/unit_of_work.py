@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.store import queues
-from wsrm_mq.store.applications import foreign
+from wsrm_mq.store.applications import Serving, foreign
 from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, HEADERS, MESSAGES, PUT, REFUSALS, REPLAYS, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Counts, Tally
@@ -246,6 +246,11 @@ class UnitOfWork:
             return False
         self._cache.served.add(queue)
         return True
+
+    def serve(self, serving: Serving) -> None:
+        """This process serves other queues from now on."""
+        self._cache.serving, self._cache.served = serving, set()
+        self.execute(queues.SERVE, {"key": self.instance, "paths": serving.stored_paths})
 
     def foreign(self, *, sends: bool = True) -> str:
         """The keys of the queues that it does not serve, or not now, where it ``sends`` nothing more; as JSON."""

@@ -37,8 +37,8 @@ def requests(sight: Sight) -> list[Fact]:
     """Destinations whose requests have waited for long."""
     return [
         Fact(
-            sources.told_of(one, sight.now, is_sent=sight.at.is_sending),
-            sources.next_steps(one, is_sent=sight.at.is_sending),
+            sources.told_of(one, sight.now, is_sent=(is_sent := sources.is_sent(one, sight.at.servings))),
+            sources.next_steps(one, is_sent=is_sent),
             one.waiting,
             one.since,
         )

@@ -14,7 +14,7 @@ from sqlalchemy import Integer, and_, bindparam, case, exists, func, literal, no
 
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import FETCHED
+from wsrm_mq.store.applications import FETCHED, Serving, served
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
@@ -26,7 +26,7 @@ from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
-from wsrm_mq.views.sources import Requests, all_requests, is_sending
+from wsrm_mq.views.sources import Requests, all_requests
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 FAULTED_WITHIN: Final = 86_400_000
@@ -111,8 +111,8 @@ class Overview(NamedTuple):
     lost_leases: Sequence[Lost] = ()
     requests: Sequence[Requests] = ()
     """The requests that this side sends, by sequence."""
-    is_sending: bool = False
-    """A program that sends them lives."""
+    servings: Sequence[Serving] = ()
+    """What the processes that live serve."""
     next_nodes: Sequence[NextNode] = ()
     """Nodes that routes lead to, or that something waits for."""
     is_forwarding: bool = False
@@ -263,7 +263,7 @@ def overview(db: Database, now: int) -> Overview:
         absent=absent(subscriptions(db), queues),
         lost_leases=lost_leases(db, now),
         requests=all_requests(db),
-        is_sending=is_sending(db),
+        servings=served(db),
         next_nodes=next_nodes(db),
         is_forwarding=is_forwarding(db),
         unplaced=unplaced_since(db),

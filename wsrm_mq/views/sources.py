@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, and_, bindparam, case, func, select
 
 from wsrm_mq.acts import Step, others
 from wsrm_mq.errors import QueryError
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import HOP, SOURCE, sent_queue, source_queue
+from wsrm_mq.store.applications import HOP, SIGNED, Serving, sent_queue, served, source_queue
 from wsrm_mq.store.compiling import bound, compiled
-from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import channel, entry, lane, message, outbound_sequence, queue
@@ -22,6 +22,9 @@ from wsrm_mq.views.words import counted, moment, span
 
 STUCK_FOR: Final = 300_000
 """Requests that have waited for less, in ms, need no attention."""
+
+
+NO_SIGNER: Final = "it waits for a client that can sign"
 
 
 class Requests(NamedTuple):
@@ -50,6 +53,15 @@ class Requests(NamedTuple):
     """The sequence that it offers for the replies to them."""
     replied: str
     """The numbers of the replies that have come there."""
+    signed: bool
+    """They leave signed, by a program that has a signer for ``to``."""
+
+    @classmethod
+    def load(cls, row: tuple[Any, ...], live: Sequence[Serving]) -> Self:
+        """``live``: what the processes that live serve."""
+        one = cls(*row)._replace(signed=bool(row[-1]))
+        is_unsigned = one.signed and one.waiting and not is_sent(one, live)
+        return one._replace(error=NO_SIGNER) if is_unsigned else one
 
 
 class Waiting(NamedTuple):
@@ -110,8 +122,9 @@ _ALL: Final = (
     select(
         *(_o.id, _o.peer, _o.identifier, _o.rm, case((HAS_ENDED, "ended"), else_=_o.state), _o.given, _o.acknowledged),
         *(_WAITING, _DEAD, _SINCE, _ERROR, _of_lanes("retry_at"), _of_lanes("on_hold_since")),
-        *(func.nullif(_o.offered, ""), _o.replied),
+        *(func.nullif(_o.offered, ""), _o.replied, func.coalesce(queue.c.application == SIGNED, False)),
     )
+    .join(queue, queue.c.id == _o.queue)
     .where(_o.answers.is_(None))
     .order_by(_o.id)
 )
@@ -130,11 +143,6 @@ _REQUESTS: Final = compiled(
     .order_by(entry.c.number)
     .limit(bindparam("limit"))
 )
-_SENDERS: Final = compiled(
-    select(views.instances.c.instance).where(
-        views.instances.c.ended_at.is_(None), views.instances.c.paths.startswith(f'["{SOURCE}')
-    )
-)
 
 
 def all_requests(db: Database, to: str | None = None, query: Query | None = None) -> list[Requests]:
@@ -147,7 +155,8 @@ def all_requests(db: Database, to: str | None = None, query: Query | None = None
         if any(term.key == "verdict" for term in query.terms):
             raise QueryError("verdict: requests have none; see `wsrm-mq source explain`.")
         text, values = bound(_TO_PARTNERS.where(*conditions(query, outbound_sequence)))
-    found = [Requests(*row) for row in db.execute(text, values).fetchall()]
+    live = served(db)
+    found = [Requests.load(row, live) for row in db.execute(text, values).fetchall()]
     if to is not None:
         return [one for one in found if to in (one.to, one.sequence, one.offered)]
     return [one for one in found if one.state != "ended" or one.waiting or one.dead]
@@ -155,7 +164,7 @@ def all_requests(db: Database, to: str | None = None, query: Query | None = None
 
 def requests_to_nodes(db: Database) -> list[Requests]:
     """Messages on their way to next nodes, which go as requests do."""
-    found = [Requests(*row) for row in db.execute(_TO_NODES).fetchall()]
+    found = [Requests.load(row, []) for row in db.execute(_TO_NODES).fetchall()]
     return [one for one in found if one.state != "ended" or one.waiting or one.dead]
 
 
@@ -164,10 +173,10 @@ def waiting_of(db: Database, one: Requests, limit: int) -> list[Waiting]:
     return [Waiting(*row) for row in db.execute(_REQUESTS, {"key": one.key, "limit": limit}).fetchall()]
 
 
-def is_sending(db: Database) -> bool:
-    """Whether a program that lives sends requests from the store."""
-    there = instances_of(file_of(db))
-    return any(there.lives(name) for (name,) in db.execute(_SENDERS).fetchall())
+def is_sent(one: Requests, live: Sequence[Serving]) -> bool:
+    """Whether a program lives that sends them, and signs them where they are to be."""
+    leave = sent_queue(source_queue(one.to)), SIGNED if one.signed else None
+    return any(serving._replace(sends=True).may_run(*leave) for serving in live)
 
 
 def is_stuck(one: Requests, now: int) -> bool:
@@ -184,6 +193,11 @@ def told_of(one: Requests, now: int, *, is_sent: bool) -> str:
     waits = f"{counted(one.waiting, 'request')} to {one.to} {'waits' if one.waiting == 1 else 'wait'}{since}"
     if one.on_hold_since is not None:
         return f"{waits}: held by an operator since {moment(one.on_hold_since)}."
+    if not is_sent and one.signed:
+        return (
+            f"{waits} for a client that can sign: none that lives has a signer for it, and no key is stored. Start the "
+            "program that sends there with its wsse; where nothing is to be signed any more: RMSource.sign(to, None)."
+        )
     if not is_sent:
         return f"{waits}, and no program that sends from this store lives: start it."
     if one.error is not None:
