@@ -34,7 +34,8 @@ help:
 	@echo "make quick          while you change something: the tests of one room, most in less than a minute; ROOM=events"
 	@echo "make pythons        the how-to pages, the examples, the inbox on Python 3.12 and 3.13; PYTHONS="
 	@echo "make soak           ten minutes of bad clients, kills and restarts; DURATION= SEED= PLANT= AUDIT=;"
-	@echo "                    TARGET=queues: with programs that put and consume beside them"
+	@echo "                    TARGET=queues: with programs that put and consume beside them; TARGET=routes: a minute of"
+	@echo "                    five nodes in a line and a ring that are killed, and one restored from a backup"
 	@echo "make simulate       100,000 schedules of processes, partners, crashes and an operator; SEED= SCHEDULES=;"
 	@echo "                    PLANT=each: each planted mistake has to be found"
 	@echo "make fuzz           mutated envelopes for a minute; TARGET=envelope: only what reads them; TARGET=stomp: frames; SECONDS= SEED= PLANT="
@@ -128,7 +129,8 @@ pythons-%:
 	test -n "$$python" || { echo "Python $* is not found; name others with make pythons PYTHONS='3.12'" >&2; exit 1; }; \
 	$(MAKE) test VENV=build/python$* PYTHON="$$python" ARGS="$(COPIED) $(ARGS)"
 
-# DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve, TARGET=queues: programs that put and consume beside the service; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
+# DURATION=SECONDS, SEED=N, FRONT=gunicorn|serve, TARGET=queues: programs that put and consume beside the service;
+# TARGET=routes: five nodes, 10,000 messages with DURATION=300; PLANT=loss|repeat|disorder|orphan puts a mistake into what is
 # checked, and has to fail. AUDIT=1: Spark audits the stores at the end, which needs Java.
 soak: $(if $(AUDIT),$(SPARK_STAMP),$(STAMP))
 	@$(BIN)/python -m tests.soak $(if $(AUDIT),--audit) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED)) \

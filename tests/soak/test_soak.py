@@ -14,6 +14,7 @@ import pytest
 from tests.soak.checker import judge, plant
 from tests.soak.faults import Faults
 from tests.soak.queues import soak_queues
+from tests.soak.routes import soak_routes
 from tests.soak.run import FRONTS, Soak, soak
 from tests.support.programs import ROOT
 
@@ -50,6 +51,18 @@ def test_programs_that_are_killed_beside_a_service_take_each_message_in_order_an
     assert figures["killed_programs"] > 3
     assert figures["taken_by_soak"] >= figures["put_to_soak"] > 100  # one that was killed tells nothing of its last put
     assert figures["taken_by_fast"] == figures["taken_by_slow"] >= figures["put_to_soak/event"] > 100
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.invariant("I13", "I14")
+def test_nodes_that_are_killed_and_one_that_is_restored_hand_each_message_on_once_and_in_order(tmp_path: Path) -> None:
+    done = soak_routes(tmp_path, 20, SEED)
+    verdict = judge(done.evidence)
+    assert (verdict.found, done.trouble) == ((), [])
+    assert verdict.acknowledged > 300
+    assert done.kills > 0
+    for mistake in ("loss", "repeat", "disorder"):
+        assert not judge(plant(mistake, done.evidence)).is_clean
 
 
 @pytest.mark.timeout(400)
