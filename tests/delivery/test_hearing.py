@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.queue.build import USUAL, arrival, sender
+from wsrm_mq.delivery.delivery import Delivery, Heard
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept
-from wsrm_mq.queue.arrival import Receipt
+from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.hearing import Said
-from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, SequenceFault
+from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, SequenceAcknowledgement, SequenceFault
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import WSRM_1_1
@@ -38,7 +39,49 @@ def test_what_an_answer_releases_is_handed_over_at_once(store: Store) -> None:
     held = store.call(lambda tx: accept(tx, arrival(identifier, 2)))
     assert held.claim is None
     handed: list[Receipt] = []
-    hearing = Hearing(store, lambda _partner: USUAL, Events(), handed.append)
+    hearing = Hearing(lambda _partner: USUAL, Events(), handed.append)
     said = Said(WSRM_1_1, fault=SequenceFault("UnknownSequence", identifier))
-    hearing.hear(Channel(EndpointReference("http://source.example/"), held.lane), Posted(said=said))
+    what = hearing.heard(Channel(EndpointReference("http://source.example/"), held.lane), Posted(said=said))
+    assert what is not None
+    store.call(what.verb, committed=what.committed)
     assert [receipt.claim is not None for receipt in handed] == [True]
+
+
+def heard(number: int, ranges: list[tuple[int, int]], attempt: int = 1) -> Heard | None:
+    """What is acknowledged in answer to a message."""
+    hearing = Hearing(lambda _partner: USUAL, Events(), lambda _receipt: None)
+    channel = Channel(EndpointReference("http://partner.example/"), None, 1, is_numbered=True)
+    said = Said(WSRM_1_1, (SequenceAcknowledgement("urn:s", tuple(ranges)),))
+    versions = ("1.1", "1.2", "1.0")
+    sent = Delivery(
+        *(number, number, "urn:s", None, *versions, "urn:put", f"urn:{number}", "{}", None, None, Body(b""), False),
+        attempt=attempt,
+    )
+    return hearing.heard(channel, Posted(said=said), sent)
+
+
+def test_the_answer_to_the_last_sending_is_heard_before_the_message_is_given_up() -> None:
+    last = len(USUAL.resend.ladder) + 1
+    told = [heard(3, [(1, 3)], attempt) for attempt in (last - 1, last)]
+    assert [one is not None and one.is_plain for one in told] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "is_said_again"),
+    [
+        ([(1, 2)], [(1, 3)], True),
+        ([(1, 1), (3, 3)], [(1, 1), (3, 4)], True),
+        ([(1, 2)], [(2, 3)], False),
+        ([(1, 2)], [], False),
+        ([(1, 9)], [(1, 9)], False),
+    ],
+    ids=["more", "more behind a gap", "not all", "nothing", "more than was sent"],
+)
+def test_an_answer_is_left_out_where_the_next_one_acknowledges_the_same(
+    earlier: list[tuple[int, int]], later: list[tuple[int, int]], is_said_again: bool
+) -> None:
+    first, second = heard(3, earlier), heard(4, later)
+    assert first is not None
+    assert second is not None
+    second.follow(first)
+    assert (first.is_said_again, second.is_said_again) == (is_said_again, False)

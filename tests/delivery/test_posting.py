@@ -62,8 +62,10 @@ def test_it_has_its_place_and_what_the_answer_acknowledges_is_heard(tmp_path: Pa
     try:
         claim = store.call(put)
         (delivery,) = deliverable(store, claim, 0)
-        hearing = Hearing(store, lambda _partner: USUAL, Events(), lambda _receipt: None)
+        hearing = Hearing(lambda _partner: USUAL, Events(), lambda _receipt: None)
         outcome = Posting(store, Patient(post), hearing, never)(delivery)
+        assert outcome.heard is not None
+        store.call(outcome.heard.verb)
         with store.reader() as db:
             (row,) = db.execute("SELECT acknowledged, unacknowledged FROM outbound_sequence").fetchall()
     finally:

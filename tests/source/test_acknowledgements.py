@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner
 from tests.source.test_sending import send
+from wsrm_mq.delivery import pipeline
 from wsrm_mq.queue.policy import Resend
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER
@@ -257,3 +261,34 @@ def test_two_waits_are_three_sendings_and_no_more(open_source: Open, partner: Pa
     assert partner.within(lambda: source.dead)
     assert partner.places == [(ONE, 1)] * 3
     assert [one.reason for one in source.dead] == ["not_acknowledged"]
+
+
+def test_the_outcomes_of_a_run_are_committed_together_with_what_their_answers_acknowledge(
+    open_source: Open, partner: Partner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_AHEAD_SECONDS", 60.0)  # however slow the machine is
+    partner.says = lambda _received: LOST  # type: ignore[assignment]
+    source = open_source()
+    send(source, *map(str, range(60)))
+    source.close()
+    partner.says = lambda _received: None  # type: ignore[assignment]
+    source = open_source()
+    assert source.in_time()
+    assert acknowledged(source) == "1-60"
+    assert [number for _one, number in partner.places] == [*range(1, 61)]
+    assert source._engine.store.writer.commits < 60
+
+
+def test_an_acknowledgement_counts_although_another_process_has_the_sequence_by_now(
+    source: Source, partner: Partner
+) -> None:
+    def says(received: Reply) -> None:
+        if received.sequence is not None:
+            with closing(sqlite3.connect(source.path, timeout=30)) as db, db:
+                db.execute("UPDATE lane SET fence = fence + 1")
+
+    partner.says = says
+    send(source, "a")
+    assert source.flush(5)
+    assert acknowledged(source) == "1"
+    assert [number for _one, number in partner.places] == [1]

@@ -122,7 +122,9 @@ class Acknowledging:
                 self._put(one, answer.left_alone)
                 return
             if one.about is not None:
-                self._hearing.hear(Channel(message.to, one.about), answer)
+                heard = self._hearing.heard(Channel(message.to, one.about), answer)
+                if heard is not None:
+                    self._store.call(heard.verb, keep=True, size=heard.size, committed=heard.committed)
         except Exception as error:  # nothing that an address may be, or answers, ends a thread
             answer = Posted(f"{url}: {as_error(error)}")
         with self._lock:

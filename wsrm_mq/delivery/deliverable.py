@@ -18,6 +18,7 @@ from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.loose import LOOSE_BOUNDS, RUN_LOOSE
+from wsrm_mq.store.outbound import OutboundRecord, read
 from wsrm_mq.store.store import Store
 
 RUN_LENGTH: Final = 64
@@ -103,11 +104,15 @@ def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
                     "count": RUN_LENGTH,
                 },
             ).fetchall()
-    channel = bounds.channel
-    return [_delivery(store, bounds, channel, _Row(*row)) for row in rows]
+        channel, outbound = bounds.channel, None
+        if channel is not None and channel.answers is None and channel.outbound is not None:
+            outbound = read(db, channel.outbound)
+    return [_delivery(store, bounds, channel, outbound, _Row(*row)) for row in rows]
 
 
-def _delivery(store: Store, bounds: _Bounds, channel: Channel | None, row: _Row) -> Delivery:
+def _delivery(
+    store: Store, bounds: _Bounds, channel: Channel | None, outbound: OutboundRecord | None, row: _Row
+) -> Delivery:
     body = Body(row.body) if row.body is not None else _StoredBody(store, row.message, row.size)
     redelivery = row.deliveries > 0 or row.number < bounds.redelivery_below
     source = None
@@ -136,6 +141,7 @@ def _delivery(store: Store, bounds: _Bounds, channel: Channel | None, row: _Row)
         is_waited_for=bool(row.wants_reply) or row.waiter is not None,
         is_replay=True,
         channel=channel,
+        outbound=outbound,
         received_at=row.received_at,
         source=source,
     )

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wsrm_mq.queue.arrival import Body
+from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
 from wsrm_mq.queue.settle import ServiceReply
+from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.store.channels import Channel
+from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.write_queue import Verb
 
 
 class Key(NamedTuple):
@@ -53,6 +56,8 @@ class Delivery(NamedTuple):
     """It was read back from the store: the second loop delivers it."""
     channel: Channel | None = None
     """The channel in which it is sent; ``None``: it is delivered to the application."""
+    outbound: OutboundRecord | None = None
+    """The sequence of requests that it is about, as its run has found it."""
     received_at: int = 0
     """The time when a message to be sent was made."""
     source: Key | None = None
@@ -61,6 +66,32 @@ class Delivery(NamedTuple):
     @property
     def key(self) -> Key:
         return self.source or Key(self.identifier, self.number)
+
+
+@dataclass(eq=False, slots=True)
+class Heard:
+    """What the answer to a message that was sent changes."""
+
+    verb: Verb[Receipt]
+    committed: Callable[[Receipt], object]
+    """To be called with its result where the commit is told."""
+    size: int
+    """Bytes that it writes, about."""
+    is_plain: bool
+    """The next message of the lane may leave before it is committed: it is not about that one, nor is it the last word
+    on the message that it answers, which leaves again otherwise."""
+    ranges: frozenset[tuple[str, AckRange]]
+    """The acknowledged ranges, by identifier."""
+    is_said_again: bool = False
+    """A later answer, which is about to be committed too, acknowledges the same: this one is left out."""
+
+    def follow(self, before: Heard | None) -> None:
+        """Come after another one in the same lane."""
+        if before is not None and before.is_plain:
+            before.is_said_again = all(self._has(identifier, *range_) for identifier, range_ in before.ranges)
+
+    def _has(self, identifier: str, lower: int, upper: int) -> bool:
+        return any(one == identifier and low <= lower and upper <= up for one, (low, up) in self.ranges)
 
 
 @dataclass(slots=True)
@@ -85,6 +116,8 @@ class Outcome:
     attempt."""
     seconds: float | None = None
     """How long the call took; ``None``: it was not called yet."""
+    heard: Heard | None = None
+    """It is committed with the outcome, which does not stop it."""
     settling: Any = None
     """The span that ends when the outcome is stored; see ``tracing``."""
 

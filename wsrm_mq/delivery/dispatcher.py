@@ -246,7 +246,8 @@ class Dispatcher:
                     break
             else:
                 if pipeline is None and not last:
-                    pipeline = Pipeline()
+                    is_sent = delivery.channel is not None
+                    pipeline = Pipeline(self._store.writer.lead) if is_sent else Pipeline()
                 if self._call_then_settle(claim, delivery, last, pipeline, completion):
                     return
             is_over = count >= RUN_LENGTH or time.monotonic() - begun > RUN_SECONDS
@@ -307,7 +308,14 @@ class Dispatcher:
             self._recording.record(claim, delivery, outcome, last=last, completion=completion)
         elif outcome.error is None:
             pipeline.enter()
+            if outcome.heard is not None:
+                outcome.heard.follow(pipeline.heard)
+                pipeline.heard = outcome.heard
             self._recording.record(claim, delivery, outcome, last=last, pipeline=pipeline)
+            if not last and outcome.heard is not None and not outcome.heard.is_plain:
+                pipeline.drain()
+            elif not last and delivery.channel is not None:
+                pipeline.keep_up(outcome.seconds or 0.0)  # the next one takes as long
         else:
             pipeline.drain()
             if pipeline.broken is not None:

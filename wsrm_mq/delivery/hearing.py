@@ -1,5 +1,5 @@
-"""Answers of endpoints to requests of this side's own: the acknowledgements and faults in them are committed, and those
-that change nothing are told."""
+"""Answers of endpoints to requests of this side's own: the acknowledgements and faults in them are committed with the
+outcomes of the requests, and those that change nothing are told."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wsrm_mq.delivery.delivery import Delivery, Heard
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
@@ -15,7 +16,6 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.store.channels import Channel
-from wsrm_mq.store.store import Store
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Posted
@@ -27,24 +27,34 @@ HandOver = Callable[[Receipt], object]
 class Hearing:
     """Hears answers for one process."""
 
-    def __init__(self, store: Store, policy_of: PolicyOf, events: Events, hand_over: HandOver) -> None:
-        self._store = store
+    def __init__(self, policy_of: PolicyOf, events: Events, hand_over: HandOver) -> None:
         self._policy_of = policy_of
         self._events = events
         self._hand_over = hand_over
 
-    def hear(self, channel: Channel, answer: Posted) -> None:
-        """Take the answer to a request that has left in ``channel``; it is committed when this returns. Raises
-        ``StoreError``."""
+    def heard(self, channel: Channel, answer: Posted, delivery: Delivery | None = None) -> Heard | None:
+        """What the answer to a request that has left in ``channel`` changes; ``None``: it changes nothing.
+        ``delivery``: the request, where it is stored."""
+        said = answer.said
         if answer.unreadable is not None:
             self._events.tell("answer.unreadable", error=answer.unreadable)
-        if answer.said is not None:
-            hearing = partial(hear, channel=channel, said=answer.said, policy_of=self._policy_of)
-            verb = partial(with_end_of_outbound, verb=hearing)
-            receipt = self._store.call(verb, keep=True, committed=self._hand_over)
+        if said is None:
+            return None
+
+        def committed(receipt: Receipt) -> None:
+            self._hand_over(receipt)
             tell_of_wrong(self._events, receipt)
-            if answer.said.fault is not None:
-                tell_of_fault(self._events, answer.said.fault, receipt)
+            if said.fault is not None:
+                tell_of_fault(self._events, said.fault, receipt)
+
+        hearing = partial(hear, channel=channel, said=said, policy_of=self._policy_of)
+        size = 0 if said.reply is None else len(said.reply[1].body)
+        is_plain = False
+        if delivery is not None:
+            leaves_again = self._policy_of(delivery.partner).resend.wait(delivery.attempt) is not None
+            is_plain = leaves_again and said.is_plain(delivery.number)
+        ranges = frozenset((one.identifier, range_) for one in said.acknowledgements for range_ in one.ranges)
+        return Heard(partial(with_end_of_outbound, verb=hearing), committed, size, is_plain, ranges)
 
 
 def tell_of_wrong(events: Events, receipt: Receipt) -> None:

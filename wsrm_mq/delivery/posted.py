@@ -93,17 +93,17 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
     except (NotAllowed, NotAnswered) as error:
         return Posted(str(error), status=UNREAD if isinstance(error, Unread) else None)
     content, of = answer.content, content_type_of(answer.headers)
-    fault, said, unreadable, reply, relates_to = None, None, None, None, None
+    may_be_fault, said, unreadable, reply, relates_to = True, None, None, None, None
     try:
         content = _expanded(answer)
-        fault = fault_in(content, of) if content else None
         if content and parse_content_type(of).media_type in _ENVELOPES:
             read = scan(content, of, None, _LIMITS)
-            said, relates_to = _said(read), read.relates_to
+            may_be_fault, said, relates_to = read.is_fault, _said(read), read.relates_to
             if read.is_plain or read.sequence is not None:
                 reply = ServiceReply(str(answer.status), (("Content-Type", of),), content, header=read.sequence)
     except EnvelopeError as error:
         unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
+    fault = fault_in(content, of) if content and may_be_fault else None
     if fault is not None:
         why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
         code = fault.code or ""

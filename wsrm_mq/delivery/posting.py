@@ -75,7 +75,11 @@ class Posting:
             delivery = self._written(self._store, delivery)
         content_type = json.loads(delivery.environ)["CONTENT_TYPE"]
         with self._store.reader() as db:
-            about = read_about(db, channel.answers, channel.outbound)
+            about: About
+            if delivery.outbound is None or delivery.outbound.offered:  # acknowledges the replies that have come
+                about = read_about(db, channel.answers, channel.outbound)
+            else:
+                about = delivery.outbound
             if isinstance(about, OutboundRecord) and not db.execute(IS_LIVE_AT, {"key": delivery.position}).fetchone():
                 return Outcome(is_sent=True)  # acknowledged since it was read (S-RET-003)
             if delivery.wants_reply and db.execute(HAS_REPLY, {"entry": delivery.position}).fetchone():
@@ -86,7 +90,11 @@ class Posting:
         answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
         if isinstance(about, OutboundRecord):
             answer = judge(delivery, about, answer)
-        self._hearing.hear(channel, answer)
+        outcome = self._outcome(delivery, channel, about, answer)
+        outcome.heard = self._hearing.heard(channel, answer, delivery)
+        return outcome
+
+    def _outcome(self, delivery: Delivery, channel: Channel, about: About, answer: Posted) -> Outcome:
         if answer.failure is not None and not _is_gone(delivery, about, answer):
             is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion
 from wsrm_mq.delivery.deliverable import Prefetch
-from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome
 from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound, tell_undelivered
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.reply_endpoint import reply_endpoint
@@ -24,6 +24,7 @@ from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
+from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.copying import publish_copy
 from wsrm_mq.queue.diagnosis import Diagnosis
@@ -112,9 +113,14 @@ class Recording:
             acknowledge = None if completion is None else self._acknowledging(delivery)
             verb = _settling(claim, delivery, outcome, over_at, release=last, acknowledge=acknowledge)
 
+        heard = outcome.heard
+
         def on_commit(done: Any, error: BaseException | None) -> None:
             if leaves:
                 self.claims.discard(claim)
+            if heard is not None and done is not None:
+                receipt, done, error = done
+                heard.committed(receipt)
             if outcome.settling is not None:
                 tracing.settle(outcome, error)
             settlement = None
@@ -141,11 +147,15 @@ class Recording:
             self.claims.add(claim)
         size = 0 if outcome.reply is None else len(outcome.reply.body)
         if completion is not None:
-            completion.submit(verb, on_commit, size=size)
-        else:
-            verb = verb if pipeline is None else pipeline.guarded(verb)
-            lingers = outcome.error is None and not delivery.is_waited_for
-            self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers)
+            return completion.submit(verb, on_commit, size=size)
+        verb = verb if pipeline is None else pipeline.guarded(verb)
+        if heard is not None:
+            verb, size = _with_answer(heard, verb), heard.size
+        is_led = delivery.channel is not None
+        lingers = outcome.error is None and not delivery.is_waited_for
+        self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers, is_led=is_led)
+        if is_led and (leaves or pipeline is None):
+            self._store.writer.lead()
 
     def _acknowledging(self, delivery: Delivery) -> Callable[[Transaction, SequenceRecord], SequenceAcknowledgement]:
         policy, number = self._policy_of(delivery.partner), delivery.number
@@ -372,6 +382,20 @@ def _settling(
         return settled._replace(sends=tell_end_of_outbound(tx, settled.terminates).claim or settled.sends)
 
     return verb
+
+
+def _with_answer(heard: Heard, verb: Verb[R]) -> Verb[tuple[Receipt, R | None, FenceLost | None]]:
+    """Take the answer to a message in the transaction of its outcome: also where that is refused, as another process
+    has the lane by now."""
+
+    def both(tx: Transaction) -> tuple[Receipt, R | None, FenceLost | None]:
+        receipt = Receipt() if heard.is_said_again else heard.verb(tx)
+        try:
+            return receipt, verb(tx), None
+        except FenceLost as error:
+            return receipt, None, error
+
+    return both
 
 
 def _leaving_alone(claim: Claim, delivery: Delivery, why: str, seconds: float) -> Verb[Failed]:

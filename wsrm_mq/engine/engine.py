@@ -222,7 +222,7 @@ class Engine:
             make = self._patience or hanging.Patient
             post = make(poster, knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
             left_alone = post.left_alone
-            hearing = Hearing(store, self._policy_of, self.events, self.hand_over)
+            hearing = Hearing(self._policy_of, self.events, self.hand_over)
             call = Posting(store, post, hearing, call, self._written)
             self.acknowledging = Acknowledging(store, post, hearing, self._policy_of, self.events)
         self._gate = Gate(call, self.runs_here)

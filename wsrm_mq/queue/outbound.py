@@ -118,12 +118,13 @@ def hear_of(
 ) -> Heard:
     """Take what its destination says of the sequence."""
     acknowledged = said if isinstance(said, SequenceAcknowledgement) and outbound.has_requests else None
-    if acknowledged is not None and _is_beyond(acknowledged, lanes_of(tx, outbound)):
+    lanes = lanes_of(tx, outbound)
+    if acknowledged is not None and _is_beyond(acknowledged, lanes):
         reason = "The acknowledgement names a message that was not sent yet."
         return Heard(InvalidAcknowledgement(reason, acknowledged.identifier, said=acknowledged))
     step = step_of(tx, outbound, said)
     settled: list[int] = []
-    for lane in lanes_of(tx, outbound) if step.released or step.wanted else ():
+    for lane in lanes if step.released or step.wanted else ():
         for lower, upper in step.released:
             bounds = {"lane": lane.id, "lower": lower, "upper": upper}
             there = [key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall()]

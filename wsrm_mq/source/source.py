@@ -263,10 +263,8 @@ class RMSource:
 
     def _begun(self, tx: Transaction, stored: requests.Stored) -> tuple[Claim, ...]:
         """The claims on what is to be sent because of a request that was stored."""
-        outbound = tx.outbound(stored.outbound)
-        if not stored.is_first or outbound is None:
-            return stored.sent.claims
-        return stored.sent.claims + ask(tx, outbound, self._policy).claims
+        outbound = tx.outbound(stored.outbound) if stored.is_first else None
+        return stored.sent.claims + (() if outbound is None else ask(tx, outbound, self._policy).claims)
 
     def _call(self, verb: Callable[[Transaction], tuple[R, tuple[Claim, ...]]]) -> R:
         def give(done: tuple[R, tuple[Claim, ...]]) -> None:

@@ -132,11 +132,12 @@ class Transaction(UnitOfWork):
 
     def outbound(self, key: int) -> OutboundRecord | None:
         """The outbound sequence with this key, to be read and changed; ``None`` where there is none."""
-        return self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
+        return self._outbound.get(key) or self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
 
     def outbound_named(self, identifier: str) -> OutboundRecord | None:
         """The outbound sequence with this identifier; ``None`` where there is none."""
-        return self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
+        known = (one for one in self._outbound.values() if one.value.terms.identifier == identifier)
+        return next(known, None) or self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
 
     def _outbound_found(self, statement: str, parameters: Mapping[str, object]) -> OutboundRecord | None:
         found = self.execute(statement, parameters).fetchone()
