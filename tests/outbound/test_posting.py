@@ -290,3 +290,24 @@ def test_a_large_message_is_sent_once_more_by_a_new_connection_where_one_that_wa
         assert [poster.post(url, FIELDS, b"x" * size).status for size in (100, 100_000)] == [202, 202]
         assert bodies == [100, 100_000]
         server.shutdown()
+
+
+def test_an_upload_that_goes_on_is_not_cut_off_by_the_time_that_one_piece_has() -> None:
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            left = int(self.headers["Content-Length"])
+            while left:
+                left -= len(self.rfile.read(min(left, 2_000_000)))
+                time.sleep(0.2)
+            self.send_response(202)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        poster = Poster(Allowed.listed("to", ("127.0.0.1",)), seconds=2.0)
+        assert poster.post(f"http://127.0.0.1:{server.server_port}/orders", FIELDS, bytes(40_000_000)).status == 202
+        server.shutdown()

@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.routes.net import Net, One, until
+from tests.routes.net import Answer, Net, One, until
+from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.queue.hopping import NODE_HEADER
 from wsrm_mq.routes import placing
 from wsrm_mq.routes.block import carried
 from wsrm_mq.testing import ManualClock
+
+REFUSAL = (
+    b'<s:Envelope xmlns:s="http://www.w3.org/2003/05/soap-envelope" '
+    b'xmlns:rm="http://docs.oasis-open.org/ws-rx/wsrm/200702"><s:Body><s:Fault><s:Code><s:Value>s:Receiver</s:Value>'
+    b"<s:Subcode><s:Value>rm:CreateSequenceRefused</s:Value></s:Subcode></s:Code>"
+    b'<s:Reason><s:Text xml:lang="en">Too many.</s:Text></s:Reason></s:Fault></s:Body></s:Envelope>'
+)
 
 
 def line(net: Net, names: str, queue: str = "orders") -> list[One]:
@@ -328,3 +337,77 @@ def test_what_cannot_be_placed_for_an_error_of_ours_is_set_aside_and_holds_up_no
     assert until(lambda: b.bodies("orders") == [b"0", b"1", b"3", b"4"])
     assert b.dead() == [("unreadable", "ZeroDivisionError: a mistake")]
     assert "a mistake" in caplog.text
+
+
+def test_a_queue_that_is_called_as_its_node_is_reached(net: Net) -> None:
+    a, billing = net.add("a"), net.add("billing")
+    billing.node.declare("billing")
+    a.node.route("*", billing.url)
+    a.node.put("billing", b"1")
+    a.node.put("billing@billing", b"2")
+    assert until(lambda: billing.bodies("billing") == [b"1", b"2"] or billing.dead())
+    assert billing.dead() == []
+
+
+def test_a_full_disk_while_a_message_is_placed_makes_no_dead_letter(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = line(net, "ab")
+    place = placing._place
+    full = [True]
+
+    def fails(tx: Any, one: Any, *rest: Any) -> Any:
+        if full:
+            tx.execute("PRAGMA max_page_count = 1")
+            tx.execute("INSERT INTO ledger (at, event) VALUES (1, hex(randomblob(100000)))")
+        return place(tx, one, *rest)
+
+    monkeypatch.setattr(placing, "_place", fails)
+    a.node.put("orders", b"1")
+    assert until(lambda: a.waiting() == 0)
+    time.sleep(2.5)  # it was tried three times
+    assert (b.dead(), b.bodies("orders")) == ([], [])
+    full.clear()
+    with b.node.store.reader():
+        pass
+    b.node.store.call(lambda tx: tx.execute("PRAGMA max_page_count = 1073741823").fetchall())
+    assert until(lambda: b.bodies("orders") == [b"1"])
+
+
+def test_what_no_other_node_takes_is_refused_where_it_is_put(net: Net) -> None:
+    a, b = line(net, "ab")
+    with pytest.raises(ConfigurationError, match="leave out `deliver_at`"):
+        a.node.put("orders", b"1", group="g", delay=5)
+    with pytest.raises(ConfigurationError, match="XML"):
+        a.node.put("orders", b"1", message_id="A\x1f17")
+    b.node.declare("alarms", delivery="at_most_once")
+    a.node.put("alarms", b"2", group="g")
+    assert until(b.dead)
+    assert [reason for reason, _ in b.dead()] == ["rejected"]
+    assert b.rows("SELECT id FROM message WHERE id NOT IN (SELECT message FROM entry)") == []
+    assert (a.waiting(), b.bodies("orders")) == (0, [])
+
+
+def test_a_message_with_an_id_that_was_put_before_is_a_repeat_that_the_ledger_names(net: Net) -> None:
+    a, b = line(net, "ab")
+    b.node.declare("orders", dedupe_window=60)
+    a.node.put_many("orders", [b"1", b"2"], message_id="o-1")
+    assert until(lambda: b.rows("SELECT reason FROM ledger WHERE event = 'repeated'"))
+    assert b.rows("SELECT reason FROM ledger WHERE event = 'repeated'") == [("put before with the id o-1",)]
+    assert b.bodies("orders") == [b"1"]
+
+
+def test_a_next_node_that_refuses_a_sequence_is_away_and_nothing_is_given_up(net: Net) -> None:
+    a, b = line(net, "ab")
+    answer = b.answer
+    refuse = [True]
+
+    def refuses(headers: Any, body: bytes) -> Answer:
+        if b"CreateSequence" in body and refuse:
+            return Answer(500, [("content-type", "application/soap+xml"), (NODE_HEADER, "rm")], REFUSAL)
+        return answer(headers, body)
+
+    b.answer = refuses  # type: ignore[method-assign]
+    a.node.put_many("orders", numbered(3))
+    assert until(lambda: any("refuses a sequence" in (why or "") for (why,) in a.rows("SELECT last_error FROM hop")))
+    assert (a.dead(), a.waiting()) == ([], 3)
+    refuse.clear()
+    assert until(lambda: b.bodies("orders") == numbered(3))

@@ -177,6 +177,9 @@ class Poster:
             raise (Unread if is_unread else NotAnswered)(f"{url}: {_said(error)}") from error
 
     def _posted(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
+        if isinstance(body, bytes) and _is_large(body):  # in pieces: a time-out is for the sending of one
+            headers = {**headers, "Content-Length": str(len(body))}
+            body = io.BytesIO(body)
         answer = self._pools(url).urlopen(
             "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
         )

@@ -130,15 +130,22 @@ def _expiry(tx: Transaction, one: Put, ttl: float | None) -> int | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def _next_in(tx: Transaction, queue: Declared, one: Put) -> tuple[int, int]:
-    """Lane and number of a message of an ordered group, whose lane is made with its first."""
+def check_group(one: Put, queue: Declared | None = None) -> None:
+    """Raises ``ConfigurationError`` for a group that has no order; ``queue`` is not known where another node has it."""
+    if one.group is None:
+        return
     if one.deliver_at is not None:
         raise ConfigurationError("A message of a group is delivered in its turn: leave out `deliver_at`, or `group`.")
-    if queue.policy.delivery == "at_most_once":
+    if queue is not None and queue.policy.delivery == "at_most_once":
         raise ConfigurationError(
             f"{queue.name} delivers at most once, and a group waits for the acknowledgement of each of its messages: "
             "leave out `group`, or declare the queue with `delivery='at_least_once'`."
         )
+
+
+def _next_in(tx: Transaction, queue: Declared, one: Put) -> tuple[int, int]:
+    """Lane and number of a message of an ordered group, whose lane is made with its first."""
+    check_group(one, queue)
     identifier = f"group:{queue.key}:{one.group}"
     lane = tx.lane_named(identifier)
     if lane is None:

@@ -8,11 +8,12 @@ is that of then.
 from __future__ import annotations
 
 import json
+import re
 from typing import Final, NamedTuple
 
-from wsrm_mq.errors import UnknownQueue
+from wsrm_mq.errors import ConfigurationError, UnknownQueue
 from wsrm_mq.queue import requests
-from wsrm_mq.queue.adding import NOTHING_SAID, Put
+from wsrm_mq.queue.adding import NOTHING_SAID, Put, check_group
 from wsrm_mq.queue.requests import Destination
 from wsrm_mq.queue.routing import Route, choose, node_name, routes
 from wsrm_mq.queue.sending import OutgoingMessage
@@ -27,6 +28,7 @@ NODE_HEADER: Final = "wsrm-mq-node"
 """A node has its name, percent-encoded, in this header on each answer to another one."""
 UNKNOWN: Final = "unknown_destination"
 """Reason of dead letters: there is no such queue, and no route is for it."""
+_NOT_OF_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Origin(NamedTuple):
@@ -72,7 +74,8 @@ def forward(
 ) -> int:
     """Put a message for the queue ``target`` into the transmission queue of the next node on ``route``; answers its
     position. ``origin``: it has come from another node; else it is put here. ``is_express``: it is lost with this run
-    of the store, unless the next node has it by then."""
+    of the store, unless the next node has it by then. Raises ``ConfigurationError`` for what no other node takes."""
+    _check(target, one)
     here = node_name(tx)
     to, names = (
         destination(route.next_hop, here.incarnation if is_express else None),
@@ -90,6 +93,13 @@ def forward(
     origin = origin._replace(via=(*origin.via, here.name))
     _keep(tx, position, target, one, origin, route.sent_as(target), expires_at)
     return position
+
+
+def _check(target: str, one: Put) -> None:
+    check_group(one)
+    said = (target, one.type, one.message_id, one.group, *one.header)
+    if (text := next((text for text in said if isinstance(text, str) and _NOT_OF_XML.search(text)), None)) is not None:
+        raise ConfigurationError(f"{text!r} has a character that XML 1.0 cannot carry to another node: leave it out.")
 
 
 def came(tx: Transaction, position: int, target: str, one: Put, origin: Origin) -> None:

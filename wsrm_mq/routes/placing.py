@@ -7,11 +7,13 @@ What has no place is a dead letter where it has come, with the reason; redriven,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import BadRequest, ConfigurationError, NotAllowed, QuotaExceeded, StoreError
 from wsrm_mq.queue import hopping, put, settling
-from wsrm_mq.queue.declaring import Declared, is_name
+from wsrm_mq.queue.adding import check_group
+from wsrm_mq.queue.declaring import LOG, Declared, is_name
 from wsrm_mq.queue.hopping import UNKNOWN
 from wsrm_mq.queue.leasing import Leased, Request, lease
 from wsrm_mq.queue.reporting import Asks, Report, reached, tell
@@ -20,11 +22,13 @@ from wsrm_mq.queue.settling import Lease
 from wsrm_mq.routes.block import Carried, carried
 from wsrm_mq.store import routing
 from wsrm_mq.store.applications import INTAKE
+from wsrm_mq.store.driver import translate
 from wsrm_mq.store.transaction import Transaction, as_json
 
 MOST: Final = 64
 """Messages of one transaction."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
+_ANY_STORE: Final = Path()
 
 May = Callable[[Transaction, str | None, str], bool]
 """Whether the holder of a token, by its name, may put into the queue of a name by way of this node."""
@@ -77,9 +81,9 @@ def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> 
             except Waits:
                 waits[_lease_of(one)] = one.seen.lane
                 continue
-            except StoreError:
-                raise
             except Exception as error:
+                if isinstance(error, StoreError | MemoryError | OSError) or translate(error, _ANY_STORE) is not error:
+                    raise  # a full disk is not the message's fault
                 raise Broken(one.seen.position) from error
             if refused is None:
                 settling.ack(tx, [_lease_of(one)])
@@ -105,8 +109,8 @@ def _place(tx: Transaction, at: _At, one: Leased, principal: str | None) -> Refu
     except BadRequest as error:
         return Refused("unreadable", str(error))
     come = _told_where_it_may(tx, at, _anew(tx, come, one), principal)
-    target, _, node = come.target.rpartition("@")
-    target = target if node == at.name else come.target
+    name, is_named, node = come.target.rpartition("@")
+    target = name if is_named and node == at.name else come.target
     refused = (
         _forbidden(tx, principal, target, at.may)
         or _too_late(tx, come)
@@ -185,8 +189,11 @@ def _put(tx: Transaction, come: Carried, queue: Declared, full: set[str]) -> Ref
         return None
     try:
         if come.one.message_id is not None and put.put_before(tx, queue, come.one.message_id) is not None:
+            tx.add_ledger("repeated", queue.key, reason=f"put before with the id {come.one.message_id}")
             hopping.arrived(tx, come.origin, queue.key)
             return None
+        if queue.kind != LOG:
+            check_group(come.one, queue)  # before its body is written
         position = put.put(tx, queue, come.one._replace(asks=come.one.asks & ~Asks.REACHED))
         hopping.came(tx, position, come.target, come.one, come.origin)
         reached(tx, come.one, position)

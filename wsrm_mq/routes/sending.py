@@ -111,6 +111,8 @@ def why_away(answered: Answered) -> str | None:
     kind = content_type_of(answered.headers).lower()
     is_node = name_of(answered) is not None
     is_taken = "xml" in kind or answered.status == 400 or (answered.status == 202 and not answered.content)
+    if is_node and b"CreateSequenceRefused" in answered.content:  # its own affair, and it passes
+        return "refuses a sequence: too many of this node's token are open there: `wsrm-mq sequence list` there"
     if answered.status == 413 or (is_node and is_taken):
         return None
     why = f"answered {answered.status}"
@@ -214,7 +216,7 @@ def _written(store: Store, delivery: Delivery) -> Delivery:
     assert delivery.channel is not None
     to = delivery.channel.endpoint.address
     with store.reader() as db:
-        facts = leaving(db, delivery.position, to, delivery.action, delivery.message_id, store.clock())
+        facts = leaving(db, delivery.position, to, delivery.action, delivery.message_id, store.reached())
     envelope = facts.envelope(delivery.body.open().read())
     return delivery._replace(
         action=ACTION,
