@@ -60,6 +60,7 @@ ARGUMENTS = {
     "source send": ["request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0],
     **{f"source {act}": [THERE, "--dry-run"] for act in ("hold", "resume", "resend", "close", "terminate")},
     "message explain": [2],
+    "message trace": ["ROUTED"],
     "journal show": ["jobs"],
     "queue purge": ["jobs", "--dry-run"],
     "queue delete": ["jobs", "--dry-run"],
@@ -156,12 +157,18 @@ def filled(service: Service) -> dict[str, str]:
         letter = node.put("jobs", b"no good")
         node.settle("jobs", f"position = {letter}", "reject")
         node.route("north/*", THERE)
-        node.put("north/orders", b"1")
+        routed = node.put("north/orders", b"1")
     sent = typed("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
     assert "is stored and waits" in sent.output
     (plan,) = document(typed("replay", "list", "--json"))["plans"]
     failure = document(typed("failure", "list", "--json"))["failures"][0]
-    return {"SEQUENCE": blocked.terms.identifier, "PLAN": plan["id"], "FAILURE": failure["key"], "LETTER": str(letter)}
+    return {
+        "SEQUENCE": blocked.terms.identifier,
+        "PLAN": plan["id"],
+        "FAILURE": failure["key"],
+        "LETTER": str(letter),
+        "ROUTED": str(routed),
+    }
 
 
 @pytest.fixture

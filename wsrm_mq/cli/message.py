@@ -23,6 +23,7 @@ from wsrm_mq.cli.indenting import indented
 from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
 from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look, tell_unseen
+from wsrm_mq.cli.trace import message_trace
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.views.words import moment
 
@@ -41,6 +42,7 @@ def message() -> None:
 message.add_command(export_messages)
 add_acts(message)
 message.add_command(message_explain)
+message.add_command(message_trace)
 message.add_command(message_attempts)
 message.add_command(message_headers)
 

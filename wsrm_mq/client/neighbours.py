@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq import node as local
-from wsrm_mq.client.forms import Answer, Request, asking, offers_in
+from wsrm_mq.client.forms import Answer, Request, asking, offers_in, read
 from wsrm_mq.client.mirror import Copy, Mirror
 from wsrm_mq.client.node import RemoteNode
 from wsrm_mq.config import Settings, load, settings_from
@@ -32,6 +32,7 @@ from wsrm_mq.errors import (
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.neighbours import Away, Offer, Offers, Reach
 from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.queue.tracing import Stop
 
 LOOK_SECONDS: Final = 3.0
 """A node that is asked what it offers has so long."""
@@ -131,19 +132,33 @@ class Neighbours:
     def look(self, reach: Reach = "enterprise") -> list[Answered]:
         """Ask the nodes what they offer, all at once; each is waited for ``LOOK_SECONDS``."""
         began = time.monotonic()
-        asked: list[tuple[str, Future[Answer] | ConfigurationError]] = []
+        asked = self._ask(reach, asking("GET", "offers"), LOOK_SECONDS)
+        return [self._answered(name, one, began) for name, one in asked]
+
+    def _ask(self, reach: Reach, request: Request, seconds: float) -> list[tuple[str, Future[Answer]]]:
+        asked: list[tuple[str, Future[Answer]]] = []
         for name in self.of(reach):
             try:
                 far = self.far(name)
-                asked.append((name, far.line.run(far.asked(asking("GET", "offers"), LOOK_SECONDS))))
+                asked.append((name, far.line.run(far.asked(request, seconds))))
             except ConfigurationError as error:
-                asked.append((name, error))
-        return [self._answered(name, one, began) for name, one in asked]
+                asked.append((name, Future()))
+                asked[-1][1].set_exception(error)
+        return asked
 
-    def _answered(self, name: str, asked: Future[Answer] | ConfigurationError, began: float) -> Answered:
+    def trace(self, origin: str) -> dict[str, list[Stop] | WSRMError]:
+        """The places where the nodes have a message, or have had it, as far as they tell this one; in the place of an
+        answer why none came. All are asked at once, and each is waited for ``ANSWER_SECONDS``."""
+        found: dict[str, list[Stop] | WSRMError] = {}
+        for name, asked in self._ask("enterprise", asking("GET", "traces", origin), ANSWER_SECONDS):
+            try:
+                found[name] = read(asked.result(), dict[str, list[Stop]])["stops"]
+            except WSRMError as error:
+                found[name] = error
+        return found
+
+    def _answered(self, name: str, asked: Future[Answer], began: float) -> Answered:
         try:
-            if isinstance(asked, ConfigurationError):
-                raise asked
             offers = self._heard[name] = offers_in(asked.result(), name)
             return Answered(name, offers, None, time.monotonic() - began)
         except WSRMError as error:

@@ -73,6 +73,7 @@ principal:text connection:text peer:text body_size:integer has_body:boolean requ
 named:boolean origin:text replay_of:integer journal_of:integer confirmed_at:time original_sequence:text
 original_number:integer late:boolean partner:text priority:integer cancels:integer expires_at:time
 leased_until:time holder:text consumer:text topic:text properties:text content_type:text producer:text
+trace:text hop:integer target:text
 envelope:bytes replayable:boolean body_digest:text""",
     ("sequences", "key", "created_at"): """
 key:integer sequence:text queue:text principal:text peer:text partner:text rm:text soap:text addressing:text

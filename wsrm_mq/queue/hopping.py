@@ -45,6 +45,11 @@ class Origin(NamedTuple):
         return {"node": self.node, "incarnation": self.incarnation, "position": self.position}
 
 
+def message_id_of(origin: Origin) -> str:
+    """The MessageID of the envelopes of a message, the same on each way and each time."""
+    return f"urn:wsrm-mq:message:{origin.incarnation}:{origin.position}"
+
+
 def destination(next_hop: str, run: str | None = None) -> Destination:
     """The next node, as it is spoken to; express messages are of a ``run`` of the store."""
     return Destination(next_hop, *_VERSIONS, is_node=True, run=run)
@@ -105,6 +110,11 @@ def _check(target: str, one: Put) -> None:
 def came(tx: Transaction, position: int, target: str, one: Put, origin: Origin) -> None:
     """Keep where the message has come from that is at ``position`` in a queue of this node."""
     _keep(tx, position, target, one, origin)
+
+
+def stayed(tx: Transaction, message: int, target: str, one: Put, origin: Origin) -> None:
+    """The same of a message that has no place here. Its sender is told by whom it is refused."""
+    _keep(tx, message, target, one._replace(asks=0), origin)
 
 
 def _keep(

@@ -28,7 +28,7 @@ from wsrm_mq.envelope.text import escape, escape_attribute
 from wsrm_mq.errors import BadRequest
 from wsrm_mq.node.payload import LONGEST
 from wsrm_mq.queue.adding import MAX_HOPS, Header, Put
-from wsrm_mq.queue.hopping import Origin, via_of
+from wsrm_mq.queue.hopping import Origin, message_id_of, via_of
 from wsrm_mq.queue.reporting import Asks
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store import routing
@@ -90,8 +90,7 @@ class Leaving(NamedTuple):
 
     @property
     def message_id(self) -> str:
-        """The MessageID of its envelope, the same on each way and each time."""
-        return f"urn:wsrm-mq:message:{self.said['incarnation']}:{self.said['position']}"
+        return message_id_of(Origin(*(self.said[name] for name in ("node", "incarnation", "position"))))
 
     def envelope(self, body: bytes) -> bytes:
         said = "".join(

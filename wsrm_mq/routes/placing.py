@@ -117,6 +117,8 @@ def _place(tx: Transaction, at: _At, one: Leased, principal: str | None) -> Refu
         or _far(tx, come, target, at.name)
         or _go_on(tx, at, come, target)
     )
+    if refused is not None:
+        hopping.stayed(tx, one.seen.message, target, come.one, come.origin)
     if refused is not None and come.one.asks & Asks.NOT_DELIVERED and come.one.header.report_to:
         said = Report("not_delivered", refused.reason, come.target, come.origin.position, come.one.message_id)
         tell(tx, come.one.header.report_to, come.origin.node, said)

@@ -46,6 +46,8 @@ WORDS: Final = (
     ),
     # The values of a group, as a JSON list.
     Word("list_of()", "json_group_array({})", "CAST(jsonb_agg({}) AS TEXT)"),
+    # How many values a JSON list has.
+    Word("length_of()", "json_array_length({})", "jsonb_array_length(CAST({} AS JSONB))"),
     # A parameter whose type nothing around it says.
     Word("a_number()", "{}", "CAST({} AS BIGINT)"),
     Word("a_text()", "{}", "CAST({} AS TEXT)"),

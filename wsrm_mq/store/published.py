@@ -17,6 +17,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
+    Text,
     and_,
     case,
     cast,
@@ -61,6 +62,7 @@ from wsrm_mq.store.tables import (
     range_,
     refusal,
     reply,
+    routed,
     sequence,
     subscription,
     watermark,
@@ -387,6 +389,10 @@ messages: Final = _view(
         case((_is_leased, select(instance.c.name).where(instance.c.id == _owner).scalar_subquery())).label("holder"),
         case((_is_leased, _consumer)).label("consumer"),
         *(header.c.topic, header.c.properties, header.c.content_type, header.c.client.label("producer")),
+        (routed.c.node + "/" + routed.c.incarnation + "/" + cast(routed.c.position, Text)).label("trace"),
+        # The first node of its way is in the list when it leaves there.
+        (func.length_of(routed.c.via) - case((routed.c.sent_as.is_not(None), 1), else_=0)).label("hop"),
+        routed.c.target,
     )
     # Outer joins, which SQLite leaves out where no column of theirs is asked for.
     .select_from(entry)
@@ -396,7 +402,8 @@ messages: Final = _view(
     .outerjoin(_arrived, _arrived.c.id == entry.c.message)
     .outerjoin(_source, _source.c.id == _arrived.c.lane)
     .outerjoin(loose, loose.c.entry == entry.c.message)
-    .outerjoin(header, header.c.message == entry.c.message),
+    .outerjoin(header, header.c.message == entry.c.message)
+    .outerjoin(routed, routed.c.message == entry.c.message),
 )
 
 bodies: Final = _view(

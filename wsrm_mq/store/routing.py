@@ -97,7 +97,7 @@ IS_NEEDED: Final = compiled(
 
 # messages
 
-ADD_ROUTED: Final = compiled(insert(routed).values(_p(routed)))
+ADD_ROUTED: Final = compiled(upsert(routed).values(_p(routed)).on_conflict_do_nothing())
 LEAVING: Final = compiled(
     select(
         *(routed.c[name] for name in ("sent_as", "node", "incarnation", "position", "via", "max_hops", "priority")),

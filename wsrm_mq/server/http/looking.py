@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from wsrm_mq.errors import BadRequest, NotFound
 from wsrm_mq.node.message import Message
-from wsrm_mq.queue import declaring
+from wsrm_mq.queue import declaring, tracing
 from wsrm_mq.queue.policies import QueuePolicy, Scope
+from wsrm_mq.queue.tracing import Stop
 from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
@@ -87,6 +88,10 @@ class OfferSeen(Struct):
 
 class OffersSeen(Struct):
     offers: list[OfferSeen]
+
+
+class Traced(Struct):
+    stops: list[Stop]
 
 
 class Live(Struct, forbid_unknown_fields=True):
@@ -210,6 +215,24 @@ async def offers(call: Call) -> Response:
         return [OfferSeen(*(getattr(one, name) for name in OfferSeen.__struct_fields__)) for one in offered]
 
     return as_json(OffersSeen(await asyncio.to_thread(counted)))
+
+
+async def trace(call: Call) -> Response:
+    """The places where this node has a message that goes over nodes, or has had it: as far as the principal may peek
+    the queue that it is for."""
+    origin = tracing.parsed(call.names["trace"])
+    if origin is None:
+        raise BadRequest("The origin of a message is written NODE/INCARNATION/POSITION.")
+
+    def look() -> list[Stop]:
+        with call.node.reader() as db:
+            return tracing.stops(db, origin)
+
+    on_its_way = call.principal._replace(offered=None)  # scopes are of queues
+    found = await asyncio.to_thread(look)
+    return as_json(
+        Traced([one for one in found if (call.principal if one.is_in_queue else on_its_way).may("peek", one.queue)])
+    )
 
 
 async def declare(call: Call) -> Response:
@@ -460,6 +483,7 @@ async def peek_journal(call: Call) -> Response:
 OPERATIONS: Final = (
     Operation("GET", "/queues", queues, None, None, Queues),
     Operation("GET", "/offers", offers, None, None, OffersSeen),
+    Operation("GET", "/traces/{trace}", trace, None, None, Traced),
     Operation("PUT", "/queues/{queue}", declare, None, dict[str, Any], QueuePolicy),
     Operation("GET", "/queues/{queue}", stats, None, None, Counts),
     Operation("GET", "/queues/{queue}/policy", policy, None, None, QueuePolicy),

@@ -23,6 +23,7 @@ _NAMES: Final = {
     "lane": "A name that the client has drawn for its outbox.",
     "key": "The number of a subscription.",
     "position": "The position of a message.",
+    "trace": "The origin of a message: NODE/INCARNATION/POSITION.",
     "name": "The name of a durable subscription.",
     "bucket": "The first level of topics.",
 }

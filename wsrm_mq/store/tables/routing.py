@@ -62,6 +62,8 @@ routed: Final = table(
     Column("expires_at", Number),
     Column("reach_by", Number),
 )
+# Few of one position: as many as nodes have put a message there.
+index("routed_by_origin", routed.c.position)
 
 # Messages that have come from other nodes into queues of this one: each comes once into a queue, on whatever ways.
 arrived: Final = table(
