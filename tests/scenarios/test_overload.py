@@ -24,7 +24,7 @@ from tests.support.source import Source
 LASTS = (
     [(float(os.environ["OVERLOAD_SECONDS"]), 5.0)]
     if "OVERLOAD_SECONDS" in os.environ
-    else [pytest.param(6.0, 2.0, marks=pytest.mark.brief), pytest.param(30.0, 5.0, marks=pytest.mark.long)]
+    else [pytest.param(6.0, 2.0, marks=pytest.mark.brief), pytest.param(12.0, 5.0, marks=pytest.mark.long)]
 )
 """Seconds of it, and after how many all is well again."""
 CONNECTIONS = 48
