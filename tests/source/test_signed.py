@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,16 +28,16 @@ from zeep.wsse.username import UsernameToken
 from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
 from tests.support.commands import Wsrm, document
+from tests.support.orders_server import within
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.errors import BadRequest, ConfigurationError, Pending
-from wsrm_mq.source import ReliableClient, RMSource, Signature, reliable
+from wsrm_mq.source import AsyncReliableClient, ReliableClient, RMSource, Signature, reliable
 from wsrm_mq.testing import ManualClock, Reply
 
 WSDL = Path(__file__).parents[2] / "wsdl" / "orders.wsdl"
 DAY = 86_400_000
 SECRET = "open-sesame"
-WSS = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity"
-WSU, WSSE = f"{WSS}-utility-1.0.xsd", f"{WSS}-secext-1.0.xsd"
+WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
 ECHOED = (
     '<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body><echoResponse xmlns="urn:example:orders">'
     "<echoResult>{}</echoResult></echoResponse></s:Body></s:Envelope>"
@@ -97,6 +100,8 @@ class Gate:
         self._pair, self._clock = pair, clock
         self._destination = WSRMMiddleware(self._service, store=store, one_way=["put_order"])
         self.server = make_server("127.0.0.1", 0, self, threaded=True)
+        self.wsdl = store.with_name("orders.wsdl")
+        self.wsdl.write_text(WSDL.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{self.server.port}"))
         self._thread = threading.Thread(target=self.server.serve_forever)
         self._thread.start()
 
@@ -159,11 +164,9 @@ def test_a_client_of_zeep_signs_each_resend_anew_and_a_day_later_it_still_verifi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = gate._clock
-    wsdl = tmp_path / "orders.wsdl"
-    wsdl.write_text(WSDL.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{gate.server.port}"))
     versions = {"rm": partner.speak.rm.label, "addressing": partner.speak.addressing.label}
     options = {"store": tmp_path / "outbox.db", "wsse": sign(clock), "source": {"clock": clock}}
-    with ReliableClient(str(wsdl), **versions, **options) as client:
+    with ReliableClient(str(gate.wsdl), **versions, **options) as client:
         gate.is_deaf = True
         client.service.put_order(n=1, text="two seats")
         later = client.later.echo(text="hello")
@@ -305,6 +308,25 @@ def test_a_signer_that_raises_has_nothing_sent_and_its_text_told_to_nobody(
     assert SECRET.encode() not in stored_bytes(source.path)
 
 
+def test_what_is_awaited_or_enqueued_is_signed_as_it_leaves_too(
+    tmp_path: Path, gate: Gate, sign: Callable[..., Signature]
+) -> None:
+    signer, own = sign(gate._clock), tmp_path / "own.db"
+
+    async def call() -> None:
+        options = {"store": tmp_path / "outbox.db", "wsse": signer, "source": {"clock": gate._clock}}
+        async with await asyncio.to_thread(AsyncReliableClient, str(gate.wsdl), **options) as client:
+            assert await client.service.echo(text="hello") == "hello"
+            with closing(sqlite3.connect(own)) as connection, connection:
+                client.enqueue(connection).put_order(n=1, text="two seats")
+            assert b"Security" not in own.read_bytes()
+            client.source.relay(lambda: sqlite3.connect(own))
+            wanted = ["hello", "two seats"]
+            assert await asyncio.to_thread(within, 30, lambda: [*gate.orders], wanted.__eq__) == wanted
+
+    asyncio.run(call())
+
+
 def test_replies_are_verified_by_the_clients_own_object(
     tmp_path: Path, gate: Gate, sign: Callable[..., Signature]
 ) -> None:
@@ -314,10 +336,8 @@ def test_replies_are_verified_by_the_clients_own_object(
 
     strict = sign(gate._clock)
     strict.__class__ = Strict
-    wsdl = WSDL.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{gate.server.port}")
-    (tmp_path / "orders.wsdl").write_text(wsdl)
     with RMSource(tmp_path / "outbox.db", clock=gate._clock) as source:
-        client = reliable(zeep.Client(str(tmp_path / "orders.wsdl"), wsse=[strict]), source)
+        client = reliable(zeep.Client(str(gate.wsdl), wsse=[strict]), source)
         with pytest.raises(SignatureVerificationFailed, match="hello"):
             client.service.echo(text="hello")
 
