@@ -1,6 +1,7 @@
-"""The tests that ``make test`` leaves to ``--long``: they take over two seconds, and no acceptance row needs them.
+"""The tests that ``make test`` leaves to ``--long``: they take over two seconds, or are marked ``again``, and no
+acceptance row needs them.
 
-``slow.txt`` names them, the slowest first. ``make slow`` runs the whole suite and writes it anew.
+``slow.txt`` names the slow ones, the slowest first. ``make slow`` runs the whole suite and writes it anew.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ _DURATION: Final = re.compile(r"([\d.]+)s (?:setup|call|teardown) +(\S.*)")
 
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """The slow ones of these tests, but for those without which a row would be shown by none."""
+    """The slow ones of these tests and those marked ``again``, but for those without which a row would be shown by
+    none."""
     by_name = {item.nodeid: item for item in items}
     rows = {name: set(_rows(item)) for name, item in by_name.items()}
     shown = Counter(row for of_one in rows.values() for row in of_one)
     found = set()
-    for name in NAMES.read_text(encoding="utf-8").splitlines():
+    again = [name for name, item in by_name.items() if item.get_closest_marker("again")]
+    for name in dict.fromkeys([*NAMES.read_text(encoding="utf-8").splitlines(), *again]):
         if name in by_name and all(shown[row] > 1 for row in rows[name]):
             found.add(by_name[name])
             shown.subtract(rows[name])
