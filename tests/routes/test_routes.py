@@ -12,7 +12,8 @@ import pytest
 from tests.routes.net import Net, One, until
 from wsrm_mq import connect
 from wsrm_mq.errors import ConfigurationError, UnknownQueue
-from wsrm_mq.queue.routing import node_name, settle_name
+from wsrm_mq.queue import rerouting
+from wsrm_mq.queue.routing import drop_route, node_name, settle_name
 from wsrm_mq.routes import hops
 
 
@@ -126,6 +127,49 @@ def test_what_waits_when_its_route_is_dropped_goes_by_another_or_is_a_dead_lette
     a.node.route("x/other", c.url)
     assert a.node.dead("send/hop/http://nobody/rm").redrive() == 1
     assert until(lambda: c.bodies("x/other") == [b"2"])
+
+
+def test_what_waits_goes_in_parts_when_its_route_is_dropped_and_the_next_time_finishes_what_was_interrupted(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerouting, "MOST", 3)
+    a, b, c = (net.add(name) for name in "abc")
+    c.node.declare("orders")
+    b.stop()
+    a.node.route("*", b.url)
+    a.routing.close()  # the process that sends is killed
+    for number in range(10):
+        a.node.put("orders", str(number).encode())
+    a.node.put("lost", b"10")
+    a.node.route("orders", c.url, cost=9)
+    assert a.node.call(lambda tx: drop_route(tx, "*")) == [b.url]
+    assert a.node.call(rerouting.reroute_waiting) == (3, 0)
+    assert (a.node.unroute("*"), a.waiting()) == (0, 10), "all of it waits for c"
+    a.stop()
+    a.start()
+    assert until(lambda: c.bodies("orders") == [str(number).encode() for number in range(10)])
+    assert [reason for reason, _error in a.dead()] == ["unknown_destination"]
+
+
+def test_what_has_another_way_goes_in_parts_from_a_node_that_may_have_had_some_of_it(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerouting, "MOST", 3)
+    a, b, c = (net.add(name) for name in "abc")
+    c.node.declare("orders")
+    b.node.route("*", c.url)
+    a.node.route("orders", b.url)
+    a.node.put("orders", b"0")
+    assert until(lambda: c.bodies("orders") == [b"0"] and a.waiting() == 0)
+    net.fate = lambda sender, receiver, _number: "answer lost" if (sender, receiver) == ("a", "b") else "through"
+    for number in range(1, 12):
+        a.node.put("orders", str(number).encode())
+    a.node.route("orders", c.url, cost=9)
+    assert until(lambda: len(c.bodies("orders")) >= 12 and a.waiting() == 0)
+    net.fate = lambda *_: "through"
+    assert until(lambda: not b.waiting())
+    assert sorted(c.bodies("orders"), key=int) == [str(number).encode() for number in range(12)]
+    assert a.dead() == []
 
 
 def test_with_routes_no_put_makes_a_queue_and_a_queue_that_is_here_goes_before_a_route(net: Net) -> None:

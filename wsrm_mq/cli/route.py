@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,26 +129,36 @@ def test(context: click.Context, place: Place, queue: str) -> None:
 def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
     """Drop the routes of a pattern.
 
-    What waits for their next nodes goes by another route, and is a dead letter where there is none.
+    What waits for their next nodes goes by another route, and is a dead letter where there is none. It goes in
+    parts; where that was interrupted, the next time goes on.
 
     \b
     Example: wsrm-mq route drop "north/*" --reason "north is closed"
     """
     from wsrm_mq.queue import rerouting, routing
     from wsrm_mq.store.store import run_once
-    from wsrm_mq.views.hops import next_nodes
 
     why = care.why()
     there = None if next_hop is None else address_of(place.settings, next_hop)
 
-    def act(tx: Transaction) -> tuple[list[str], int, int]:
-        dropped = routing.drop_route(tx, pattern, there, **why)
-        if not dropped:
+    def act(tx: Transaction) -> tuple[list[str], rerouting.Rerouted]:
+        dropped, went = routing.drop_route(tx, pattern, there, **why), rerouting.reroute_waiting(tx)
+        if not dropped and not any(went):
             raise NotFound(f"There is no such route of {pattern}: `wsrm-mq route list` has those that there are.")
-        waiting = sum(one.waiting for one in next_nodes(tx) if one.next_hop in dropped)
-        moved = sum(rerouting.reroute(tx, one) for one in dropped)
-        left = sum(one.waiting for one in next_nodes(tx) if one.next_hop in dropped)
-        return dropped, moved, max(0, waiting - moved - left)
+        return dropped, went
+
+    def do(is_dry: bool) -> tuple[list[str], int, int]:
+        def whole(tx: Transaction) -> tuple[list[str], list[rerouting.Rerouted]]:
+            dropped, went = act(tx)
+            return dropped, [went, *iter(partial(rerouting.reroute_waiting, tx), rerouting.Rerouted())]
+
+        if is_dry:
+            dropped, parts = run_once(place.path, whole, dry_run=True)
+        else:
+            dropped, went = run_once(place.path, act)
+            go_on = partial(run_once, place.path, rerouting.reroute_waiting)
+            parts = [went, *iter(go_on, rerouting.Rerouted())]
+        return dropped, sum(one.moved for one in parts), sum(one.dead for one in parts)
 
     def tell(acted: tuple[list[str], int, int] | None) -> None:
         dropped, moved, dead = acted or ([], 0, 0)
@@ -156,7 +167,7 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
 
     with looking(place):
         pass
-    dropped, moved, dead = carry_out(place, care, lambda is_dry: run_once(place.path, act, dry_run=is_dry), tell)
+    dropped, moved, dead = carry_out(place, care, do, tell)
     result(
         place.is_json,
         {"pattern": pattern, "dropped": dropped, "rerouted": moved, "dead": dead, "dry_run": care.dry_run},

@@ -118,13 +118,10 @@ class Queues(Neighbouring, Opened):
         """Drop the routes of a pattern, or that by one node; answers how many there were. What waits for that node goes
         by another route, and is a dead letter where there is none."""
 
-        def verb(tx: Unit) -> int:
-            dropped = routing.drop_route(tx, pattern, next_hop)
-            for one in dropped:
-                rerouting.reroute(tx, one)
-            return len(dropped)
-
-        return self.call(verb, wakes=True)
+        dropped = self.call(lambda tx: routing.drop_route(tx, pattern, next_hop), wakes=True)
+        while any(self.call(rerouting.reroute_waiting, wakes=True)):
+            pass  # in parts: what is put meanwhile waits for none of them all
+        return len(dropped)
 
     def routes(self) -> list[Route]:
         """The routes, the cheapest first."""

@@ -7,7 +7,7 @@ node that has its queue takes it once. A sequence that some of it has left takes
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from wsrm_mq.queue import requests
 from wsrm_mq.queue.ending import bury
@@ -26,10 +26,30 @@ from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.versions import MAX_MESSAGE_NUMBER
 
+MOST: Final = 5_000
 _MOST_BURIED: Final = 500
 _End = tuple[str, str]
 """The nodes that have had a message, as its row has them, and the queue that it is for."""
+
+
+class Rerouted(NamedTuple):
+    """The numbers of messages that go by another route, and that are dead letters as there is none."""
+
+    moved: int = 0
+    dead: int = 0
+
+
+class _Part(NamedTuple):
+    """The messages of a lane that leave it in one transaction: up to a number, or all of them."""
+
+    lane: Lane
+    upto: int
+    is_whole: bool
+
+    def of(self, ends: list[_End]) -> dict[str, object]:
+        return {"old": self.lane.id, "upto": self.upto, "ends": _as_texts(ends)}
 
 
 def has_other_ways(db: Database, next_hop: str) -> bool:
@@ -51,10 +71,17 @@ def try_again(tx: Transaction, next_hop: str) -> None:
                 found.wait(tx.now, None)
 
 
-def reroute(tx: Transaction, next_hop: str) -> int:
-    """Have what waits for a next node go by other routes, as far as there are; answers how many messages went."""
+def reroute_waiting(tx: Transaction) -> Rerouted:
+    """Have a part of what waits for whatever next node go by other routes; nothing of it is left where that is none."""
+    waited_for = [address for (address,) in tx.execute(routing.WAITED_FOR).fetchall()]
+    return next(filter(any, (reroute(tx, address) for address in waited_for)), Rerouted())
+
+
+def reroute(tx: Transaction, next_hop: str) -> Rerouted:
+    """Have what waits for a next node go by other routes, as far as there are: ``MOST`` messages of a sequence, the
+    first ones, as those behind them may be a million. The rest waits for its turn where it is."""
     among = routes(tx)
-    moved = 0
+    done = Rerouted()
     for (key,) in tx.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall():
         outbound = tx.outbound(key)
         assert outbound is not None
@@ -62,28 +89,39 @@ def reroute(tx: Transaction, next_hop: str) -> int:
         ends = tx.execute(routing.ENDS, {"outbound": key}).fetchall()
         ways = {(via, target): choose(among, target, via_of(via)) for via, target in ends}
         if any(way is None or way.next_hop != next_hop for way in ways.values()):
-            moved += _leave(tx, outbound, next_hop, ways)
-    return moved
+            moved, dead = _leave(tx, outbound, next_hop, ways)
+            done = Rerouted(done.moved + moved, done.dead + dead)
+    return done
 
 
-def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[_End, Route | None]) -> int:
+def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[_End, Route | None]) -> Rerouted:
     is_asked_for = outbound.value.state is OutboundState.CREATING
-    if is_asked_for:  # there it is not known: no part of it stays
-        step_of(tx, outbound, Own.REFUSED)
-    else:
+    leaving = [end for end, way in ways.items() if way is None or is_asked_for or way.next_hop != next_hop]
+    parts = [_Part(lane, *_last_of(tx, lane, leaving)) for lane in lanes_of(tx, outbound)]
+    if not is_asked_for:
         requests.close(tx, outbound)
+    elif all(part.is_whole for part in parts):  # there it is not known: no part of it stays
+        step_of(tx, outbound, Own.REFUSED)
     groups: dict[str, list[_End]] = defaultdict(list)
-    for (via, target), way in ways.items():
+    dead = 0
+    for via, target in leaving:
+        way = ways[via, target]
         if way is None:
-            _bury(tx, outbound, (via, target))
-        elif is_asked_for or way.next_hop != next_hop:
-            groups[way.next_hop].append((via, target))
-            search = {"outbound": outbound.id, "via": via, "target": target, "sent_as": way.sent_as(target)}
-            tx.execute(routing.SEND_AS, search)
-    return sum(_move(tx, outbound, to, ends) for to, ends in groups.items())
+            dead += sum(_bury(tx, part, (via, target)) for part in parts)
+            continue
+        groups[way.next_hop].append((via, target))
+        for part in parts:
+            tx.execute(routing.SEND_AS, {**part.of([(via, target)]), "sent_as": way.sent_as(target)})
+    return Rerouted(sum(_move(tx, outbound, parts, to, ends) for to, ends in groups.items()), dead)
 
 
-def _move(tx: Transaction, outbound: OutboundRecord, to: str, ends: list[_End]) -> int:
+def _last_of(tx: Transaction, lane: Lane, ends: list[_End]) -> tuple[int, bool]:
+    which = {"old": lane.id, "ends": _as_texts(ends), "most": MOST}
+    found = tx.execute(routing.LAST_OF, which).fetchone()
+    return (MAX_MESSAGE_NUMBER, True) if found is None else (found[0], False)
+
+
+def _move(tx: Transaction, outbound: OutboundRecord, parts: list[_Part], to: str, ends: list[_End]) -> int:
     """Have the messages of these ``ends`` wait for the node at ``to``, behind all that waits for it."""
     name, _application = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchone()
     there = destination(to, name.partition("#")[2] or None)
@@ -92,15 +130,15 @@ def _move(tx: Transaction, outbound: OutboundRecord, to: str, ends: list[_End]) 
         step_of(tx, before, Own.SEAL)
     made = requests.begin(tx, queue, there, offers=False)
     lane = channel_of(tx, made)
-    moved = sum(_move_lane(tx, old, lane, ends) for old in lanes_of(tx, outbound))
+    moved = sum(_move_part(tx, part, lane, ends) for part in parts)
     made.follow(made.value._replace(given=moved), tx.now)
     (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
     tx.ledger("rerouted", lane, reason=f"{moved} messages for {outbound.peer} go to {to}")
     return moved
 
 
-def _move_lane(tx: Transaction, old: Lane, lane: Lane, ends: list[_End]) -> int:
-    which = _which(old, ends)
+def _move_part(tx: Transaction, part: _Part, lane: Lane, ends: list[_End]) -> int:
+    which = part.of(ends)
     (count,) = tx.execute(routing.COUNT_FOR, which).fetchone()
     if count:
         begins = tx.reserve_positions(count).start
@@ -109,21 +147,22 @@ def _move_lane(tx: Transaction, old: Lane, lane: Lane, ends: list[_End]) -> int:
         tx.execute(routing.MOVED, {**which, "now": tx.now})
         lane.held += count
         lane.numbers = AckRanges(((1, lane.held),))
-    _recount(tx, old)
+    _recount(tx, part.lane)
     return int(count)
 
 
-def _bury(tx: Transaction, outbound: OutboundRecord, end: _End) -> None:
-    for lane in lanes_of(tx, outbound):
-        which = {**_which(lane, [end]), "count": _MOST_BURIED}
-        while found := tx.execute(routing.WAITING_FOR, which).fetchall():
-            for position, number in found:
-                bury(tx, lane, position, number, UNKNOWN)
-        _recount(tx, lane)
+def _bury(tx: Transaction, part: _Part, end: _End) -> int:
+    count = 0
+    while found := tx.execute(routing.WAITING_FOR, {**part.of([end]), "count": _MOST_BURIED}).fetchall():
+        for position, number in found:
+            bury(tx, part.lane, position, number, UNKNOWN)
+        count += len(found)
+    _recount(tx, part.lane)
+    return count
 
 
-def _which(lane: Lane, ends: list[_End]) -> dict[str, object]:
-    return {"old": lane.id, "ends": as_json([via + target for via, target in ends])}
+def _as_texts(ends: list[_End]) -> str:
+    return as_json([via + target for via, target in ends])
 
 
 def _recount(tx: Transaction, lane: Lane) -> None:

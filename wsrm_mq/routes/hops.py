@@ -106,9 +106,10 @@ class Hops:
         with self._store.reader() as db:
             may_move = has_other_ways(db, address)
         if may_move:
-            self._store.call(partial(reroute, next_hop=address), keep=True)
-            self._store.ring()
-            self._sending.look()
+            part = partial(reroute, next_hop=address)
+            while not self._stopping.is_set() and any(self._store.call(part, keep=True)):
+                self._store.ring()
+                self._sending.look()
 
     def _is_back(self, address: str) -> None:
         self._say(address, None, 0, None)

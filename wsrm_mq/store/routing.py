@@ -119,14 +119,19 @@ _WAITING: Final = (
 )
 _ENDS: Final = routed.c.via.op("||")(routed.c.target)
 _FOR: Final = _ENDS.in_(select(func.texts_in(p("ends", required=True)).table_valued("value").c.value))
-WAITING_FOR: Final = compiled(_WAITING.where(_FOR).limit(p("count", required=True)))
-COUNT_FOR: Final = compiled(select(func.count()).select_from(_WAITING.where(_FOR).order_by(None).subquery()))
+LAST_OF: Final = compiled(
+    _WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most", required=True) - 1)
+)
+"""The number of the last of so many messages of these ends that wait in a lane, where there are so many."""
+_PART: Final = _WAITING.where(_FOR, entry.c.number <= p("upto", type_=Number))
+WAITING_FOR: Final = compiled(_PART.limit(p("count", required=True)))
+COUNT_FOR: Final = compiled(select(func.count()).select_from(_PART.order_by(None).subquery()))
 """What waits in a lane of these ends, a JSON list: of each the nodes that have had it, and then its queue."""
 _place = func.row_number().over(order_by=entry.c.number)
 MOVE: Final = compiled(
     insert(entry).from_select(
         ["id", "queue", "message", "lane", "number", "expires_at", "replay_of"],
-        _WAITING.with_only_columns(
+        _PART.with_only_columns(
             p("begins", type_=Number) - 1 + _place,
             p("queue", type_=Number),
             entry.c.message,
@@ -134,7 +139,7 @@ MOVE: Final = compiled(
             p("given", type_=Number) + _place,
             entry.c.expires_at,
             entry.c.id,
-        ).where(_FOR),
+        ),
         include_defaults=False,
     )
 )
@@ -142,25 +147,22 @@ MOVE: Final = compiled(
 MOVED: Final = compiled(
     update(entry)
     .where(
-        *(entry.c.lane == p("old"), IS_LIVE),
+        *(entry.c.lane == p("old"), IS_LIVE, entry.c.number <= p("upto")),
         entry.c.message.in_(select(routed.c.message).where(_FOR)),
     )
     .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
 )
-_OF_SEQUENCE: Final = (
-    select(routed.c.message)
+ENDS: Final = compiled(
+    select(routed.c.via, routed.c.target)
     .join(entry, entry.c.message == routed.c.message)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
     .where(channel.c.outbound == p("outbound"), IS_LIVE)
+    .distinct()
 )
-ENDS: Final = compiled(_OF_SEQUENCE.with_only_columns(routed.c.via, routed.c.target).distinct())
 """The nodes that have had the messages of a sequence, and the queues that they wait for: each pair once."""
 SEND_AS: Final = compiled(
     update(routed)
-    .where(
-        *(routed.c.via == p("via"), routed.c.target == p("target")),
-        routed.c.message.in_(_OF_SEQUENCE),
-    )
+    .where(routed.c.message.in_(_PART.with_only_columns(entry.c.message).order_by(None)))
     .values(sent_as=p("sent_as"))
 )
 NO_DEADLINE: Final = compiled(
