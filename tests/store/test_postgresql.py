@@ -146,6 +146,8 @@ def db(postgres: str) -> Iterator[psycopg.Connection[Any]]:
             connection.execute(str(CreateTable(table).compile(dialect=dialect)).encode())
             for one in table.indexes:
                 connection.execute(str(CreateIndex(one).compile(dialect=dialect)).encode())
+        for text in published.texts().values():
+            connection.execute(in_dialect(text, "postgresql").encode())
         yield connection
 
 
@@ -183,8 +185,6 @@ def test_a_statement_stands_at_the_level_of_its_module_but_sqlites_own() -> None
 
 
 def test_the_views_are_made(db: psycopg.Connection[Any]) -> None:
-    for text in published.texts().values():
-        db.execute(in_dialect(text, "postgresql").encode())
     views = db.execute("SELECT count(*) FROM pg_views WHERE schemaname = 'public'").fetchone()
     assert views == (len(published.texts()),)
 
