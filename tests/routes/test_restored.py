@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,27 @@ def test_what_a_restored_node_sends_again_is_told_and_is_not_there_twice(net: Ne
     assert until(lambda: len(c.rows("SELECT 1 FROM ledger WHERE event = 'repeated'")) == 5)
     a.node.put("orders", b"5")
     assert until(lambda: c.bodies("orders") == numbered(6))
+
+
+def test_a_restored_node_whose_next_one_knows_more_of_the_sequence_goes_on_in_another(net: Net, tmp_path: Path) -> None:
+    a, c = line(net, "ac")
+    a.node.put("orders", b"0")
+    assert until(lambda: a.waiting() == 0)
+    net.fate = lambda sender, _receiver, _number: "answer lost" if sender == "a" else "through"
+    a.node.put_many("orders", [b"1", b"2"])
+    assert until(lambda: len(c.bodies("orders")) > 1)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    with closing(sqlite3.connect(a.path)) as db, closing(sqlite3.connect(aside / a.path.name)) as copy:
+        db.backup(copy)
+    net.fate = lambda *_: "through"
+    a.node.put_many("orders", [b"3", b"4"])
+    assert until(lambda: c.bodies("orders") == numbered(5) and a.waiting() == 0)
+    a.stop()
+    put_back(a, aside)
+    run_once(a.path, lambda tx: adopt(tx, actor="test", reason="restored", deliver=True), unconfirmed=True)
+    a.start()
+    a.node.put("orders", b"new")
+    assert until(lambda: c.bodies("orders") == [*numbered(5), b"new"])
+    assert until(lambda: a.waiting() == 0)
+    assert (a.dead(), c.dead()) == ([], [])

@@ -16,10 +16,10 @@ from wsrm_mq.queue.declaring import declared
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.pulling import goes_to_consumers
-from wsrm_mq.queue.replaying import REPLAYED, add_replay, append_again, replays_of
+from wsrm_mq.queue.replaying import add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
 from wsrm_mq.store import consuming, entries, repairs
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
 
 Act = Callable[..., None]

@@ -28,10 +28,12 @@ from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import EMPTY
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import channels
+from wsrm_mq.store import channels, queues
+from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane
+from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction
 
 R = TypeVar("R", bound=Receipt)
@@ -120,6 +122,7 @@ def hear_of(
     acknowledged = said if isinstance(said, SequenceAcknowledgement) and outbound.has_requests else None
     lanes = lanes_of(tx, outbound)
     if acknowledged is not None and _is_beyond(acknowledged, lanes):
+        _leave_what_was_put_back(tx, outbound, lanes)
         reason = "The acknowledgement names a message that was not sent yet."
         return Heard(InvalidAcknowledgement(reason, acknowledged.identifier, said=acknowledged))
     step = step_of(tx, outbound, said)
@@ -149,6 +152,17 @@ def _send_overtaken(tx: Transaction, outbound: OutboundRecord, lane: Lane) -> in
     told = {"lane": lane.id, "highest": acknowledged.highest, "most": OVERTAKEN}
     gaps = acknowledged.gaps() if outbound.has_requests else EMPTY
     return sum(tx.execute(channels.SEND_OVERTAKEN, {**told, "lower": low, "upper": up}).rowcount for low, up in gaps)
+
+
+def _leave_what_was_put_back(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:
+    """Close a sequence to another node, which knows more of it than this store: that was put back from a copy. What is
+    not acknowledged goes on in another sequence, and is known again where it arrives."""
+    ((name, _application),) = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchall()
+    is_sealed = outbound.value.state is OutboundState.CREATED and outbound.value.last_number is not None
+    if is_sealed and name.startswith(HOP):
+        step_of(tx, outbound, Own.CLOSE)
+        for lane in lanes:
+            lane.discard_from, lane.discard_reason = 1, REPLAYED
 
 
 def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:

@@ -16,7 +16,7 @@ from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.idle import owner_lives
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, settle_cursor, take
 from wsrm_mq.queue.pulling import goes_to_consumers
-from wsrm_mq.queue.replaying import REPLAYED, add_replay, replays_of
+from wsrm_mq.queue.replaying import add_replay, replays_of
 from wsrm_mq.queue.reporting import settled
 from wsrm_mq.queue.withdrawing import Stored, stored
 from wsrm_mq.store import entries, queues
@@ -25,6 +25,7 @@ from wsrm_mq.store.applications import outgoing_queue
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
+from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
 
 CANCELLED: Final = "replay_cancelled"

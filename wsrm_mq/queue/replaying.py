@@ -15,11 +15,8 @@ from wsrm_mq.sequence.states import State
 from wsrm_mq.store import repairs
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
 from wsrm_mq.store.transaction import Transaction
-
-REPLAYED = "replayed"
-"""Reason of what was not delivered and is settled: its replay is delivered in its place."""
 
 
 def replays_of(

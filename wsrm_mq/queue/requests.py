@@ -28,7 +28,6 @@ from wsrm_mq.queue.outbound import (
 )
 from wsrm_mq.queue.ownership import Claim, count_unsettled, settle_cursor, take
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.replaying import REPLAYED
 from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, place_in, send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.queue.window import let_out
@@ -52,6 +51,7 @@ from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_que
 from wsrm_mq.store.entries import HELD_BYTES
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane
+from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
 

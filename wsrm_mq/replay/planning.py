@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.queue.replaying import REPLAYED
 from wsrm_mq.replay.ordering import Candidate, Ordering, Standing
 from wsrm_mq.replay.plan import Header, Line, encoded, write_plan
 from wsrm_mq.replay.summary import Summary, Wishes
@@ -26,6 +25,7 @@ from wsrm_mq.store.driver import connect_reader, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.store import run_once, store_path
+from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import Query, parse

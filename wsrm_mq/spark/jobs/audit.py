@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from wsrm_mq.queue.plans import CANCELLED
-from wsrm_mq.queue.replaying import REPLAYED
 from wsrm_mq.store.invariants import ACCOUNTED_FOR, HAS_MESSAGE, IN_RANGES, ONE_OUTCOME
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

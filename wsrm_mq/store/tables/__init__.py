@@ -29,4 +29,12 @@ from wsrm_mq.store.tables.sending import channel, outbound_sequence
 from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
-from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, ATTEMPTS, EVENTS, OUTCOMES, REASONS, SEQUENCE_STATES
+from wsrm_mq.store.tables.words import (
+    ANSWERED_WITH_FAULT,
+    ATTEMPTS,
+    EVENTS,
+    OUTCOMES,
+    REASONS,
+    REPLAYED,
+    SEQUENCE_STATES,
+)

@@ -19,6 +19,8 @@ LATE: Final = ("accept", "refuse")
 ANSWERED_WITH_FAULT: Final = "answered_with_fault"
 """The service took a one-way message and answered a fault, which the source does not read: an event of the ledger, the
 reason of an entry, and the kind of a failure where ``on_fault`` puts the message aside."""
+REPLAYED: Final = "replayed"
+"""Reason of what was not delivered and is settled: its replay is delivered in its place."""
 ATTEMPTS: Final = ("failed", "holder_died", "broke_off", "lease_ended", ANSWERED_WITH_FAULT)
 """Events of the ledger: attempts that did not go well."""
 EVENTS: Final = (
@@ -79,7 +81,7 @@ REASONS: Final = (
     "refused_there",
     "rejected",
     "replay_cancelled",
-    "replayed",
+    REPLAYED,
     "sequence_ended",
     "sequence_failed",
     "sequence_refused",
