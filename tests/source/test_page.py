@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.deploy.page import HOWTO
 from tests.support.pages import Shell, shell
 
 __all__ = ["shell"]
 
 
+@pytest.mark.timeout(300)  # it starts twenty programs, one after the other
 def test_an_order_that_was_sent_while_there_was_no_partner_arrives_as_the_page_says(shell: Shell) -> None:
     assert shell.follow_page(HOWTO / "source.md") > 5
 
