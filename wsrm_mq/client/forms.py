@@ -77,10 +77,13 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
+    """``settled``: what became of what its request settled, beside the messages that it has."""
+
     status: int
     content_type: str
     message: str | None
     body: bytes
+    settled: str = ""
 
 
 class Payload(NamedTuple):

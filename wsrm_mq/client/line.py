@@ -267,8 +267,9 @@ class Line:
                 request.method, where, data=request.body or None, headers=headers, timeout=wait, allow_redirects=False
             ) as response:
                 body = await response.read()
+                said = response.headers
                 return Answer(
-                    response.status, response.headers.get("Content-Type", ""), response.headers.get("Message"), body
+                    *(response.status, said.get("Content-Type", ""), said.get("Message"), body, said.get("Settled", ""))
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._away(error)

@@ -1,5 +1,6 @@
-"""The supply of a remote node's consumers: for each, one request that waits for messages is always under way, and
-another one sends its acknowledgements and renews the leases of what waits for its turn.
+"""The supply of a remote node's consumers. For each, a request that waits for messages is under way while it has room
+for some. Where it has none its acknowledgements make it: they go with the request for the next messages, else by
+themselves, as do renewals of the leases of what waits for its turn.
 
 When the server has forgotten a subscription, as it was restarted, it is begun anew; what was leased comes again.
 """
@@ -8,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.client.forms import asking, messages, settlement, settlements, settling
+from wsrm_mq.client.forms import Answer, asking, messages, settlement, settlements, settling
 from wsrm_mq.client.line import WAIT_SECONDS, Line
 from wsrm_mq.errors import (
     NoQueueServer,
@@ -36,6 +37,10 @@ AGAIN_SECONDS: Final = 0.5
 """Between two tries to reach a server that is away."""
 LEAVE_SECONDS: Final = 5.0
 """The longest that a subscription which has ended by an error waits, as it is closed, until its server knows that."""
+CARRY_SECONDS: Final = 0.25
+"""The longest that a request with acknowledgements waits for messages: those that follow wait for its answer."""
+MOST_BESIDE: Final = 500
+"""Acknowledgements that go with a request for messages."""
 _AWAY: Final = (NotAnswered, StoreUnavailable, NotAuthenticated, Overloaded)
 
 
@@ -54,6 +59,10 @@ class Feed:
         self._begin = begin
         self._asked = asyncio.Event()
         self._renewing = asyncio.Lock()
+        self._sending = asyncio.Lock()
+        """Held while acknowledgements are under way: those of a group are sent in order."""
+        self._idle: asyncio.Future[list[Held]] | None = None
+        """It is done, with what is to be acknowledged, when there is room for messages by that."""
         self.looks_at = 0
         """When it looks next whether something is due, ms."""
         self._tasks = [self._line.begin(self._lease()), self._line.begin(self._settle())]
@@ -77,13 +86,14 @@ class Feed:
 
     async def _lease(self) -> None:
         while self.flow.is_open:
-            if not self.flow.is_attended:
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
             key = self.flow.granted.key
-            wanted = asking("POST", "subscriptions", key, "leases", max=self.flow.granted.backlog, wait=WAIT_SECONDS)
             try:
-                answer = await self._line.ask(wanted._replace(in_session=True, leases=True), patience=0)
+                if self.flow.load.room > 0:
+                    answer = await self._ask_for_messages(key, WAIT_SECONDS)
+                elif acknowledged := await self._made_room():
+                    answer = await self._acknowledge_for_messages(acknowledged)
+                else:
+                    continue
                 found = messages(answer, self._node.subscription_of(self.flow))
             except WSRMError as error:
                 await self._mend(key, error)
@@ -93,15 +103,66 @@ class Feed:
                 return  # the end of the subscription gives them back
             self.look_for_due()
 
+    async def _ask_for_messages(self, key: int, wait: float, acts: object = None) -> Answer:
+        terms = {"max": self.flow.granted.backlog, "wait": wait}
+        wanted = asking("POST", "subscriptions", key, "leases", json=acts and {"settlements": acts}, **terms)
+        return await self._line.ask(wanted._replace(in_session=True, leases=True), patience=0)
+
+    async def _made_room(self) -> list[Held]:
+        """Wait until there is room, or will be by the acknowledgements that this gives."""
+        idle: asyncio.Future[list[Held]] = asyncio.get_running_loop().create_future()
+        self._idle = idle
+        self._asked.set()
+        try:
+            return await idle
+        except asyncio.CancelledError:
+            self.flow.not_sent([] if idle.cancelled() else idle.result())
+            raise
+        finally:
+            self._idle = None
+
+    def _go_on(self, acknowledged: list[Held]) -> bool:
+        """Have messages asked for that there is room for by these; answers whether something waits for that. None come
+        by a part of a group, whose rest would wait for them."""
+        idle = self._idle
+        if idle is None or idle.done() or not self.flow.is_attended or len(acknowledged) > MOST_BESIDE:
+            return False
+        if any(one.message.frees_others for one in acknowledged):
+            return False
+        is_room = bool(acknowledged) or self.flow.load.room > 0
+        if is_room:
+            idle.set_result(acknowledged)
+        return is_room
+
+    async def _acknowledge_for_messages(self, acknowledged: list[Held]) -> Answer:
+        key, acts = self.flow.granted.key, [settlement(one.message, "ack") for one in acknowledged]
+        async with self._sends(acknowledged):
+            answer = await self._ask_for_messages(key, CARRY_SECONDS, acts)
+            self.flow.sent(acknowledged, answer.settled.split(",").count(Settlement.LOST))
+        return answer
+
+    @asynccontextmanager
+    async def _sends(self, acknowledged: list[Held]) -> AsyncIterator[None]:
+        """What is not told as settled within it waits again."""
+        try:
+            async with self._sending:
+                yield
+        except BaseException:
+            self.flow.not_sent(acknowledged)
+            raise
+
     async def _settle(self) -> None:
         while True:
-            acknowledged, renewed = self.flow.to_send(), self.flow.to_renew()
+            async with self._sending:  # all that is due behind what is under way goes together
+                acknowledged, renewed = self.flow.to_send(), self.flow.to_renew()
             key = self.flow.granted.key
             try:
+                if self._go_on(acknowledged):
+                    acknowledged = []
                 if acknowledged or renewed:
                     await self._send(acknowledged, renewed)
+                    self._go_on([])
             except WSRMError as error:
-                self.flow.not_sent(acknowledged)
                 await self._mend(key, error)
                 continue
             now, due = now_ms(), self.flow.due_at()
@@ -113,15 +174,15 @@ class Feed:
                     await self._asked.wait()
             self._asked.clear()
 
-    async def _send(self, acknowledged: Sequence[Held], renewed: Sequence[Held]) -> None:
+    async def _send(self, acknowledged: list[Held], renewed: Sequence[Held]) -> None:
         begun = now_ms()
         lasts = self.flow.granted.lease
         seconds = None if lasts is None else lasts / 1000
         wanted = [settlement(one.message, "ack") for one in acknowledged]
         wanted += [settlement(one.message, "renew", seconds=seconds) for one in renewed]
-        answers = settlements(await self._line.ask(settling(wanted), patience=0))
-        told = answers[: len(acknowledged)]
-        self.flow.sent(acknowledged, told.count(Settlement.LOST))
+        async with self._sends(acknowledged):
+            answers = settlements(await self._line.ask(settling(wanted), patience=0))
+            self.flow.sent(acknowledged, answers[: len(acknowledged)].count(Settlement.LOST))
         if renewed:
             settled = {
                 one.position

@@ -167,6 +167,24 @@ def test_what_was_leased_by_an_answer_that_did_not_come_goes_back_in_its_place(h
     assert session("POST", leases, Request="2").status == 204, "it came later than what says that it is lost"
 
 
+def test_a_request_settles_and_brings_the_next_and_sent_again_it_settles_no_more(http: Http) -> None:
+    session = http.begin()
+    http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(6)])
+    made = session("POST", "/subscriptions", {"queues": ["orders"], "max_backlog": 3}).json()
+    leases = f"/subscriptions/{made['subscription']}/leases?max=3&wait=10"
+    told: list[Any] = []
+    while len(told) < 3:
+        told += [head for head, _body in session("POST", leases).parts()]
+    first = session("POST", leases, settled(told[:2]))
+    assert first.headers["settled"] == "settled,settled"
+    assert first.parts()[0][1] == b"3"
+    wrong = [{**told[2], "lease": 99}]
+    again = session("POST", leases.replace("10", "0"), settled([*told[:2], *wrong]))
+    assert again.headers["settled"] == "already_settled,already_settled,lost"
+    refused(session("POST", "/subscriptions/99/leases", settled(told[2:])), 404, "NotFound")
+    assert session("GET", "/session").json()["leased"] >= 2, "what an unknown subscription was to settle is there"
+
+
 @pytest.mark.scenario("Q-080")
 @pytest.mark.parametrize("subscribes", [True, False])
 def test_a_barrier_of_an_answer_that_did_not_come_is_the_next_that_comes(http: Http, subscribes: bool) -> None:

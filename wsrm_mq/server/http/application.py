@@ -23,7 +23,7 @@ from wsrm_mq.node import Node, connect
 from wsrm_mq.server.access import Access
 from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.counting import count_events
-from wsrm_mq.server.http import consuming, looking, putting
+from wsrm_mq.server.http import consuming, looking, presence, putting
 from wsrm_mq.server.http.answers import CutOff, as_json
 from wsrm_mq.server.http.call import Call, Limits, Server, discard_rest
 from wsrm_mq.server.http.intake import PATH, Intake
@@ -40,7 +40,12 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = (*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3], *putting.OPERATIONS[1:])
 """The busiest come first."""
-ALL: Final[tuple[Operation, ...]] = (*OPERATIONS, *consuming.OPERATIONS[3:], *looking.OPERATIONS)
+ALL: Final[tuple[Operation, ...]] = (
+    *OPERATIONS,
+    *consuming.OPERATIONS[3:],
+    *presence.OPERATIONS,
+    *looking.OPERATIONS,
+)
 
 
 class QueueApplication:

@@ -1,4 +1,4 @@
-"""Operations of consumers: sessions, leases, settlements and subscriptions."""
+"""Operations of consumers: leases, settlements and subscriptions."""
 
 from __future__ import annotations
 
@@ -31,82 +31,10 @@ from wsrm_mq.server.sessions import Session
 
 MOST: Final = 10_000
 """The most messages that are leased by one request."""
+MOST_BESIDE: Final = 500
+"""The most that a request settles which takes messages: the results are in a header."""
+SETTLED: Final = "Settled"
 Count = Annotated[int, Meta(ge=1, le=MOST)]
-Seconds = Annotated[float, Meta(ge=1, le=3_600)]
-
-
-# sessions
-
-
-class Begin(Struct, forbid_unknown_fields=True):
-    """``client``: its name, ``null``: the principal's. ``timeout``: it ends when it was silent for so many seconds."""
-
-    client: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    timeout: Seconds = 30.0
-
-
-class Begun(Struct):
-    """``session``: what the header Session of its requests says; a secret."""
-
-    session: str
-    client: str
-    timeout: float
-
-
-class Presence(Struct):
-    client: str
-    timeout: float | None
-    leased: int
-    subscriptions: list[int]
-
-
-class Seen(Struct):
-    """``idle``: seconds since it was heard. ``seen_at``: when that was, in seconds since the epoch."""
-
-    principal: str
-    client: str
-    seen_at: float
-    idle: float
-    leased: int
-    subscriptions: list[int]
-
-
-class All(Struct):
-    sessions: list[Seen]
-
-
-async def begin(call: Call) -> Response:
-    """Begin a session: the presence of a client. Any request that names it renews it; when it ends, what it has leased
-    goes back at once."""
-    asked = await call.json(Begin)
-    session = call.server.sessions.begin(call.principal.name, asked.client, asked.timeout)
-    return as_json(Begun(session.name, session.client, asked.timeout), 201)
-
-
-async def present(call: Call) -> Response:
-    """Renew a session, and tell what it has."""
-    session = call.session(is_named=True)
-    with session.heard():
-        await session.lost(call.lost)
-        return as_json(Presence(session.client, session.timeout, session.leased, session.subscriptions))
-
-
-async def leave(call: Call) -> Response:
-    """End a session."""
-    await call.session(is_named=True).end()
-    return nothing()
-
-
-async def all_sessions(call: Call) -> Response:
-    """All sessions, for principals with the right ``admin`` to all queues; the others see their own."""
-    sessions, sees_all = call.server.sessions, call.principal.may("admin", "*")
-    now = sessions.clock()
-    seen = [
-        Seen(one.principal, one.client, one.seen_at, now - one.heard_at, one.leased, one.subscriptions)
-        for one in sessions.all
-        if sees_all or one.principal == call.principal.name
-    ]
-    return as_json(All(seen))
 
 
 # leases
@@ -172,6 +100,7 @@ async def _lease(call: Call, queues: Sequence[str], terms: Terms, *, with_record
         raise BadRequest("There is no queue to lease from: name one, or several, as `queue=`.")
     for name in queues:
         call.principal.require("consume", name)
+    await call.body(0)
     session = call.session()
 
     async def receive(gone: Sequence[asyncio.Future[None]]) -> list[Message]:
@@ -206,7 +135,6 @@ async def _delivered(
     with_records: bool = False,
 ) -> Response:
     """Receive, and answer what came; what a client has not waited for goes back."""
-    await call.body(0)
     left = [asyncio.ensure_future(_left(call.request))] if wait else []
     call.server.running -= bool(left)
     try:
@@ -262,6 +190,12 @@ async def ready(call: Call) -> Response:
 
 class ToSettle(Struct, forbid_unknown_fields=True):
     settlements: Annotated[list[Settle], Meta(max_length=MOST)]
+
+
+class Settling(Struct, forbid_unknown_fields=True):
+    """Settlements that are done before messages are taken."""
+
+    settlements: Annotated[list[Settle], Meta(max_length=MOST_BESIDE)] = []
 
 
 class Settled(Struct):
@@ -425,11 +359,18 @@ def _require_durable(principal: Principal, client: str, name: str, topic: str) -
 
 
 async def take(call: Call) -> Response:
-    """Take what was leased for a subscription; 204 where none came."""
-    key, terms = _key(call), call.query(TermsOfSubscription)
+    """Settle what the session has leased, as `POST /settlements` does, and take what was leased for a subscription; 204
+    where none came. The header `Settled` has the result of each settlement, in order, separated by commas."""
+    key, terms, asked = _key(call), call.query(TermsOfSubscription), await call.json(Settling)
     session = call.session(is_named=True)
+    with session.heard():
+        session.subscription(key)
+        settled = await session.settle(asked.settlements)
     taking = partial(session.take, key, terms.max or 1, wait=terms.wait)
-    return await _delivered(call, session, [key], lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
+    came = await _delivered(call, session, [key], lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
+    if settled:
+        came.headers[SETTLED] = ",".join(settled)
+    return came
 
 
 async def replace(call: Call) -> Response:
@@ -495,15 +436,13 @@ async def unsubscribe_durable(call: Call) -> Response:
 OPERATIONS: Final = (
     Operation("POST", "/queues/{queue}/leases", lease, Terms, None, "either", may_be_empty=True),
     Operation("POST", "/settlements", settle, None, ToSettle, Settled),
-    Operation(*("POST", "/subscriptions/{key}/leases", take, TermsOfSubscription, None, "either"), may_be_empty=True),
+    Operation(
+        *("POST", "/subscriptions/{key}/leases", take, TermsOfSubscription, Settling, "either"), may_be_empty=True
+    ),
     Operation("POST", "/leases", lease_of_several, TermsOfSeveral, None, "either", may_be_empty=True),
     Operation("GET", "/queues/{queue}/ready", ready, Wanted, None, Ready),
     Operation("POST", "/queues/{queue}/settlements", settle_by_filter, None, ByFilter, ClearedAnswer),
     Operation("POST", "/queues/{queue}/acknowledgements", acknowledge, None, OneOf, (SettledOne, Settled)),
-    Operation("POST", "/sessions", begin, None, Begin, Begun, 201),
-    Operation("GET", "/sessions", all_sessions, None, None, All),
-    Operation("GET", "/session", present, None, None, Presence),
-    Operation("DELETE", "/session", leave, status=204),
     Operation("POST", "/subscriptions", subscribe, None, Subscribe, Subscribed, 201),
     Operation("GET", "/subscriptions/{key}", missed, Last, None, Missed),
     Operation("PATCH", "/subscriptions/{key}", replace, None, Replace, status=204),
