@@ -24,8 +24,7 @@ from bench.spark import session
 from bench.stores import made
 from bench.taking import Endpoint, Taken, endpoint
 from wsrm_mq.replay import Wishes
-from wsrm_mq.spark.replay_plan import Sources, make_plan
-from wsrm_mq.spark.replay_run import run_plan
+from wsrm_mq.spark.replay import Sources, make_plan, run_plan
 
 MESSAGES: Final = 20_000
 SEQUENCES: Final = 50

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wsrm_mq.demo.run import Result
-from wsrm_mq.demo.sight import Sight
+from wsrm_mq.demo.run import Result, Sight
 from wsrm_mq.queue.ownership import RUN_AHEAD
 
 

@@ -23,7 +23,7 @@ from tests.support.pages import DOCS, ROOT, Shell, blocks, fits, session
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.cli import program
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import Exit
 from wsrm_mq.config import Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS

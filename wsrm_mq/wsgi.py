@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
-from wsrm_mq.delivery.completion import ThreadCompletion
+from wsrm_mq.delivery.completion import Signal, ThreadCompletion
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
 from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.connections import correct_peer

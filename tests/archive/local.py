@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from wsrm_mq.archive.batches import added, begun, verified
-from wsrm_mq.archive.files import columns_of, places, read, write
-from wsrm_mq.archive.manifest import Archive, load, locked
+from wsrm_mq.archive.files import Archive, columns_of, load, locked, places, read, write
 from wsrm_mq.archive.planning import plan
 from wsrm_mq.archive.verifying import Found, stored
 from wsrm_mq.export.contents import Exposure

@@ -18,9 +18,8 @@ from tests.queue.build import Instance, Node
 from tests.queue.test_retention import HOUR, claim_of, prune
 from tests.support.examples import examples
 from wsrm_mq.archive.batches import held_by, verified
-from wsrm_mq.archive.forgetting import doomed, forget
-from wsrm_mq.archive.manifest import Archive, commit, load, locked
-from wsrm_mq.archive.rewriting import without
+from wsrm_mq.archive.files import Archive, commit, load, locked
+from wsrm_mq.archive.forgetting import doomed, forget, without
 from wsrm_mq.archive.verifying import Difference
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound, WSRMError
 from wsrm_mq.export.pieces import opened

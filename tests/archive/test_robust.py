@@ -15,9 +15,8 @@ from tests.archive.local import archive, held
 from tests.queue.build import Node
 from tests.support.disk import Disk
 from wsrm_mq.archive.batches import begun
-from wsrm_mq.archive.files import write
+from wsrm_mq.archive.files import load, locked, write
 from wsrm_mq.archive.forgetting import doomed, forget
-from wsrm_mq.archive.manifest import load, locked
 from wsrm_mq.archive.verifying import stored
 from wsrm_mq.errors import ExportError
 from wsrm_mq.export.contents import Exposure

@@ -12,7 +12,7 @@ import pytest
 from tests.archive.local import archive, held
 from tests.cli.conftest import HOUR, Service
 from tests.support.commands import Wsrm, document
-from wsrm_mq.archive.manifest import commit, load
+from wsrm_mq.archive.files import commit, load
 
 YES = ("--yes", "--reason", "why", "--actor", "ada")
 

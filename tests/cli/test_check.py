@@ -21,8 +21,7 @@ from wsrm_mq.store.bulk import REFUSALS
 from wsrm_mq.store.refusals import Refusal, Refusals
 from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.store import Store
-from wsrm_mq.views.attention import MEASURES
-from wsrm_mq.views.thresholds import Range
+from wsrm_mq.views.attention import MEASURES, Range
 from wsrm_mq.views.words import moment
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Service
 from tests.cli.test_terminal import typed
 from tests.support.commands import Wsrm
-from wsrm_mq.cli.columns import Column, drawn, end_of, key, known, when, word
+from wsrm_mq.cli.output import Column, drawn, end_of, key, known, when, word
 
 NOW = time.time_ns() // 1_000_000
 

@@ -16,7 +16,7 @@ from tests.conftest import Mount
 from tests.support.commands import Wsrm
 from tests.support.disk import MIB, Disk
 from wsrm_mq.cli import COMMANDS, sight
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import Exit
 from wsrm_mq.store import rehearsal
 from wsrm_mq.store.sqlite import connection
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.commands import Wsrm, document
 from tests.support.orders_server import OrdersServer
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import Exit
 from wsrm_mq.config.settings import PARTNER_OPTIONS
 
 CONFIGURATION = """

@@ -21,8 +21,8 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.support.commands import Wsrm, document
 from tests.support.serve_command import APPLICATION, SOURCE, Serve, Served, eventually
-from wsrm_mq.cli.exits import Stopped
 from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.output import Stopped
 from wsrm_mq.cli.serve import serving
 from wsrm_mq.config.loading import read
 from wsrm_mq.testing import Reply

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Service, Shell
 from tests.support.commands import Wsrm, document
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import Exit
 from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.store.invariants import INVARIANTS
 from wsrm_mq.store.sqlite.schema import HEAD

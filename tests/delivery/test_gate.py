@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.gate import Gate
+from wsrm_mq.engine.engine import Gate
 
 ANY: Any = None
 

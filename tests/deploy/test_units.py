@@ -19,7 +19,7 @@ from tests.deploy.page import HOWTO
 from tests.support.orders_server import within
 from tests.support.pages import ROOT
 from tests.support.programs import free_port
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.output import Exit
 from wsrm_mq.cli.serve import DRAIN_SECONDS
 from wsrm_mq.testing import EnvelopeFactory, HTTPWire, Operation, RMSender, SOAPVersion
 

@@ -15,8 +15,8 @@ import pytest
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.asgi import WSRMASGIMiddleware
 from wsrm_mq.contrib import spyne_compat  # noqa: F401  (before Spyne)
-from wsrm_mq.destination import operations
-from wsrm_mq.destination.operations import OwnDescription
+from wsrm_mq.destination import coverage
+from wsrm_mq.destination.coverage import OwnDescription
 from wsrm_mq.testing import ASGIWire, EnvelopeFactory, Reply, WSGIWire
 
 # isort: split
@@ -279,7 +279,7 @@ def test_a_service_without_a_wsdl_is_asked_again_a_minute_later_and_one_with_it_
 def test_a_service_that_does_not_answer_keeps_nobody_for_long_whatever_the_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operations, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(coverage, "_ANSWER_SECONDS", 0.05)
     service = Service()
     service.may_answer.clear()
     description = OwnDescription(lambda environ: ("200 OK", [], b"".join(service(environ, lambda *_: None))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.destination.proxies import Proxies
+from wsrm_mq.destination.connections import Proxies
 
 TRUSTED = ("127.0.0.1", "10.0.0.0/8", "2001:db8:1::/48")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.envelope.test_forms import RELATED, multipart
-from wsrm_mq.envelope.blocks import Block, blocks
+from wsrm_mq.envelope.rewrite import Block, blocks
 from wsrm_mq.testing import EnvelopeFactory
 
 PLAIN = EnvelopeFactory()

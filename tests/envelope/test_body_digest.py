@@ -8,7 +8,7 @@ import pytest
 
 from tests.envelope.conftest import every_version
 from tests.envelope.test_forms import RELATED, multipart
-from wsrm_mq.envelope.body_digest import body_digest
+from wsrm_mq.envelope.rewrite import body_digest
 from wsrm_mq.testing import EnvelopeFactory
 
 BODY = "<p:put xmlns:p='urn:example:orders'><p:Body>of the order</p:Body></p:put>"

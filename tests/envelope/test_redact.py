@@ -6,7 +6,7 @@ import pytest
 
 from tests.envelope.conftest import every_version
 from tests.envelope.test_forms import RELATED, multipart
-from wsrm_mq.envelope.redact import without_security
+from wsrm_mq.envelope.rewrite import without_security
 from wsrm_mq.testing import EnvelopeFactory
 
 ID = "urn:uuid:6f1f4b1e-2a8e-4f0a-9b59-8f8c2f4f2a11"

@@ -20,15 +20,12 @@ from tests.fuzz.failed import Failed
 from tests.fuzz.messages import DIALECTS, Case, description, good
 from tests.fuzz.mutations import mutated
 from wsrm_mq.decoding.decode import decoded
-from wsrm_mq.envelope.blocks import blocks
-from wsrm_mq.envelope.body_digest import body_digest
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.policy import Announcement, announce
-from wsrm_mq.envelope.redact import without_security
 from wsrm_mq.envelope.render import create_sequence_response
 from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, fault_in, piggyback
-from wsrm_mq.envelope.rewrite import demote, strip
+from wsrm_mq.envelope.rewrite import blocks, body_digest, demote, strip, without_security
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.scanner import Scanner
 from wsrm_mq.envelope.whole import check_whole, ends_once

@@ -24,7 +24,7 @@ BINDINGS = {
     SOAPVersion.SOAP_1_1: "http://schemas.xmlsoap.org/wsdl/soap/http",
     SOAPVersion.SOAP_1_2: "http://www.w3.org/2003/05/soap/bindings/HTTP/",
 }
-A_MINUTE_AGO = "wsrm_mq.destination.copies._OLD_REPLY_MS"
+A_MINUTE_AGO = "wsrm_mq.destination.answers._OLD_REPLY_MS"
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from werkzeug.test import Client
 
 from tests.support.in_process import InProcess, taken, until
 from tests.support.stored import a_look_is_due, write_locked
-from wsrm_mq.observe import ObserveApp, health
+from wsrm_mq import observe
+from wsrm_mq.observe import ObserveApp
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_service_that_works_is_healthy(client: Client) -> None:
 def test_a_store_whose_lock_is_held_is_not_and_is_again_when_it_is_free(
     wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(observe, "WRITE_SECONDS", 0.3)
     with write_locked(wsrm.path):
         begun = time.monotonic()
         assert set(failing(client)) == {"store"}
@@ -84,12 +85,12 @@ def test_a_disk_that_had_no_room_for_the_reserve_is(
 
 
 def test_a_watch_that_hangs_is(wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "WATCH_SECONDS", -1.0)
+    monkeypatch.setattr(observe, "WATCH_SECONDS", -1.0)
     assert set(failing(client)) == {"watch"}
 
 
 def test_a_writer_that_has_ended_is(wsrm: InProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "WRITE_SECONDS", 0.1)
+    monkeypatch.setattr(observe, "WRITE_SECONDS", 0.1)
     writer = wsrm.middleware.engine.store.writer
     writer.suspend()
     try:

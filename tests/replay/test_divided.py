@@ -12,10 +12,23 @@ import pytest
 from tests.support.synced import Synced
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.replay.divided import PARTS, DividedPlan, Journal, Manifest, Part, PartLine, Rehearsal, freeze, state_of
-from wsrm_mq.replay.parts import GIVES_UP, Content, Tally, run_part
+from wsrm_mq.replay.divided import (
+    GIVES_UP,
+    PARTS,
+    Content,
+    DividedPlan,
+    Journal,
+    Manifest,
+    Part,
+    PartLine,
+    Rehearsal,
+    Tally,
+    freeze,
+    run_part,
+    state_of,
+)
 from wsrm_mq.replay.plan import encoded
-from wsrm_mq.replay.targets import Pace
+from wsrm_mq.replay.run import Pace
 from wsrm_mq.testing import EnvelopeFactory
 
 SPEAK = EnvelopeFactory()

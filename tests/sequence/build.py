@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from wsrm_mq.sequence.elements import (
-    CloseSequence,
-    IncompleteSequenceBehavior,
-    SequenceHeader,
-    TerminateSequence,
-)
+from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, SequenceHeader, TerminateSequence
 from wsrm_mq.sequence.inbound import InboundSequence, Step, receive
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance, Terms
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion

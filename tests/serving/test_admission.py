@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.bounded_server import GET, Run, Running, showing
 from tests.support.orders_server import within
-from wsrm_mq.serving import admission, http_protocol
+from wsrm_mq.serving import admission, uvicorn_server
 from wsrm_mq.serving.admission import files_for
 from wsrm_mq.testing import HTTPWire
 
@@ -50,7 +50,7 @@ def is_closed(wire: HTTPWire, seconds: float = 0.3) -> bool:
 
 
 def test_idle_connections_shut_out_no_client(run: Run, many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "_ON_ITS_WAY_SECONDS", 0.3)
+    monkeypatch.setattr(uvicorn_server, "_ON_ITS_WAY_SECONDS", 0.3)
     server = run(connections=MOST, request_seconds=60)
     silent: list[Any] = []
     for count in (1, 2):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.bounded_server import GET, SHORT, Run, application
-from wsrm_mq.serving import http_protocol
+from wsrm_mq.serving import uvicorn_server
 from wsrm_mq.testing import HTTPWire
 
 LONG = 10.0
@@ -83,11 +83,11 @@ def test_a_head_without_end_is_not_read_to_its_end(run: Run, line: bytes) -> Non
     with HTTPWire(run(request_seconds=LONG * 2).port) as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: here\r\n" if line.startswith(b"X") else b"")
         sent = sent_until_refused(wire, line, 0.001)
-        assert sent < 4 * http_protocol.HEAD_BYTES
+        assert sent < 4 * uvicorn_server.HEAD_BYTES
 
 
 def test_many_short_requests_at_once_are_no_long_head(run: Run) -> None:
-    count = 4 * http_protocol.HEAD_BYTES // len(GET)
+    count = 4 * uvicorn_server.HEAD_BYTES // len(GET)
     with HTTPWire(run().port) as wire:
         sender = threading.Thread(target=wire.send, args=(GET * count,))
         sender.start()

@@ -14,14 +14,13 @@ from tests.simulator.machine import Bell, Neighbourhood
 from tests.simulator.oracle import Violation
 from tests.simulator.place import Files, OpenStore
 from tests.simulator.tasks import Tasks
+from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.destination.exchange import Commit, delivery_of
-from wsrm_mq.engine.duty import Duty
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine.engine import Duty, Engine
 from wsrm_mq.errors import NotAllowed, NotFound, QuotaExceeded
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.doorbell import Doorbell

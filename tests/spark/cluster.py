@@ -15,7 +15,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import settings
-from wsrm_mq.spark.replay_run import run_plan
+from wsrm_mq.spark.replay import run_plan
 
 
 def main(plan: str, url: str, where: str) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.functions import spark_partition_id, unix_millis
 from tests.archive.test_batches import World
 from tests.queue.build import Node
 from tests.support.filled import Filled
-from wsrm_mq.archive.manifest import load
+from wsrm_mq.archive.files import load
 from wsrm_mq.cli import program
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.export.pieces import opened

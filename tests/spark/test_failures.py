@@ -17,7 +17,7 @@ wsrm_mq.errors.StoreUnavailable: /nowhere.db: there is no such store or export. 
  SQLSTATE: 38000"""
 READ = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/lib/wsrm_mq/export/segments.py", line 96, in read_errors
+  File "/lib/wsrm_mq/export/arrow.py", line 96, in read_errors
     raise ExportError(f"{file}: cannot be read: {why}. Copy it again, or export again.") from error
 wsrm_mq.errors.ExportError: /april/1.parquet: cannot be read: it breaks off. Copy it again, or export again."""
 WRITTEN = """An error occurred while calling o101.parquet.

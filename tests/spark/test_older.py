@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tests.export import older
-from wsrm_mq.archive.manifest import load as load_archive
+from wsrm_mq.archive.files import load as load_archive
 from wsrm_mq.cli import program
 from wsrm_mq.export import TABLES, Kind, load, schema
 from wsrm_mq.export.schema import Column

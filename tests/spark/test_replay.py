@@ -24,14 +24,11 @@ from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound, QueryError
 from wsrm_mq.export import Asked, export
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.replay import Wishes
-from wsrm_mq.replay.divided import DividedPlan
-from wsrm_mq.replay.parts import GIVES_UP, Tally
+from wsrm_mq.replay.divided import GIVES_UP, DividedPlan, Tally
 from wsrm_mq.spark.archiving import Asked as ArchiveAsked
 from wsrm_mq.spark.archiving import archive_of
-from wsrm_mq.spark.jobs.replay import planned
-from wsrm_mq.spark.replay_plan import Sources, make_plan
-from wsrm_mq.spark.replay_run import _alone as alone
-from wsrm_mq.spark.replay_run import run_plan
+from wsrm_mq.spark.replay import Sources, make_plan, planned, run_plan
+from wsrm_mq.spark.replay import _alone as alone
 
 NOW = 1_800_000_000_000
 PARTS = 3

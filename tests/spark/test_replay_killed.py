@@ -19,7 +19,7 @@ from bench.stores import made
 from tests.support.target import Target, serving
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import DividedPlan
-from wsrm_mq.spark.replay_plan import Sources, make_plan
+from wsrm_mq.spark.replay import Sources, make_plan
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = 3_000

@@ -6,8 +6,7 @@ from typing import Any
 
 from lxml import html
 
-from wsrm_mq.spark.report.contents import SECTIONS, SUMS, Contents
-from wsrm_mq.spark.report.page import page
+from wsrm_mq.spark.report import SECTIONS, SUMS, Contents, page
 
 NOTHING: dict[str, Any] = {
     "at": "2026-03-01T06:00:00Z",

@@ -7,13 +7,11 @@ import subprocess
 
 from wsrm_mq.cli.lines import line_of
 from wsrm_mq.views import attention, findings, store_findings
-from wsrm_mq.views.attention import MEASURES, Measure, Severity
+from wsrm_mq.views.attention import MEASURES, Measure, Range, Severity
 from wsrm_mq.views.instances import Instance
-from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Verdicts
+from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Room, Sight, Verdicts
 from wsrm_mq.views.query import parse
 from wsrm_mq.views.refusals import ACK_NOT_SENT, Refusal
-from wsrm_mq.views.sight import Room, Sight
-from wsrm_mq.views.thresholds import Range
 
 NOW = 1_700_000_000_000
 WELL = Overview(

@@ -11,7 +11,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import published as views
 from wsrm_mq.views import reading
 from wsrm_mq.views.failures import failures
-from wsrm_mq.views.known_names import refuse_unknown
+from wsrm_mq.views.naming import refuse_unknown
 from wsrm_mq.views.overview import overview
 from wsrm_mq.views.query import parse
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 
 from wsrm_mq.archive import verifying
-from wsrm_mq.archive.files import is_there, read
-from wsrm_mq.archive.manifest import HELD, Archive, ArchivedSegment, Record, commit, load
+from wsrm_mq.archive.files import HELD, Archive, ArchivedSegment, Record, commit, is_there, load, read
+from wsrm_mq.archive.forgetting import without
 from wsrm_mq.archive.planning import Wanted, check_store
-from wsrm_mq.archive.rewriting import without
 from wsrm_mq.archive.verifying import Found, Sums
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.export.contents import Exposure

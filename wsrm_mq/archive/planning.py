@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wsrm_mq.archive.manifest import Archive, Keys, digest
+from wsrm_mq.archive.files import Archive, Keys, digest
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import archiving as sql

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from wsrm_mq.archive.files import columns_of, damage, is_there, read
-from wsrm_mq.archive.manifest import Archive, ArchivedSegment
+from wsrm_mq.archive.files import Archive, ArchivedSegment, columns_of, damage, is_there, read
 from wsrm_mq.archive.planning import changed
 from wsrm_mq.export.arrow import batch as as_batch
 from wsrm_mq.export.arrow import schema

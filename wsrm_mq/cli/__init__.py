@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import click
 
-from wsrm_mq.cli.exits import stopped
+from wsrm_mq.cli.output import stopped
 
 __all__ = ["main", "program"]
 
 COMMANDS: Final = {
     "serve": ("wsrm_mq.cli.serve", "Serve a SOAP service (WSGI or ASGI), made reliable."),
-    "queue-server": ("wsrm_mq.cli.queue_server", "Offer queues to programs on other machines."),
+    "queue-server": ("wsrm_mq.cli.serve", "Offer queues to programs on other machines."),
     "demo": ("wsrm_mq.cli.demo", "See it work: a service, a partner, a bad line."),
     "status": ("wsrm_mq.cli.status", "Show on one screen how the service does."),
     "check": ("wsrm_mq.cli.check", "Be a plug-in of Nagios: 0, 1, 2 or 3."),

@@ -16,9 +16,8 @@ from wsrm_mq.acts.sequences import SUBJECT as SEQUENCE
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_json, fields, is_terminal, result, say
+from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, is_terminal, result, say
 from wsrm_mq.cli.place import POSITION, Place, in_store, looking
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.views.words import counted

@@ -9,9 +9,7 @@ from typing import Final
 import click
 
 from wsrm_mq.cli.acts import Care, acting, actor_option, ask, login, reason_given, signed
-from wsrm_mq.cli.columns import Column, key, when
-from wsrm_mq.cli.exits import Exit
-from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, say, table, when
 from wsrm_mq.cli.place import (
     Place,
     directory_argument,
@@ -43,7 +41,7 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq archive list
     """
-    from wsrm_mq.views.archives import archives
+    from wsrm_mq.views.contents import archives
 
     with looking(place) as db:
         found = archives(db)
@@ -66,7 +64,7 @@ def show(is_json: bool, directory: Path) -> None:
     \b
     Example: wsrm-mq archive show /archive/4f1c
     """
-    from wsrm_mq.archive.manifest import HELD, load
+    from wsrm_mq.archive.files import HELD, load
 
     known = load(directory)
     rows = {name: sum(one.rows for one in known.segments if one.table == name) for name in HELD}
@@ -110,7 +108,7 @@ def verify(
     """
     _check_parquet()
     from wsrm_mq.archive.batches import verified
-    from wsrm_mq.archive.manifest import load, locked
+    from wsrm_mq.archive.files import load, locked
     from wsrm_mq.export.pieces import opened
 
     load(directory)
@@ -173,9 +171,9 @@ def forget(
     Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
     """
     _check_parquet()
+    from wsrm_mq.archive.files import load, locked
     from wsrm_mq.archive.forgetting import doomed
     from wsrm_mq.archive.forgetting import forget as forget_them
-    from wsrm_mq.archive.manifest import load, locked
 
     if (message_id is None) == (partner is None):
         raise click.UsageError("say what: --message-id ID, or --partner NAME.")
@@ -237,10 +235,10 @@ def withdraw(place: Place, named: str, actor: str | None, reason: str | None) ->
     \b
     Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"
     """
-    from wsrm_mq.export.places import on_this_machine
+    from wsrm_mq.export.manifest import on_this_machine
     from wsrm_mq.queue import archiving
     from wsrm_mq.store.store import run_once
-    from wsrm_mq.views.archives import find_archive
+    from wsrm_mq.views.contents import find_archive
 
     named = on_this_machine(named)
     why = reason_given(reason)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.columns import Column, known, when
-from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.output import Column, as_json, known, say, table, when, write
 from wsrm_mq.cli.place import POSITION, Place, in_store, one_look
 from wsrm_mq.views.words import first_line
 
@@ -42,8 +41,8 @@ def list_(place: Place, query: str, actor: str | None, since: str | None, before
              wsrm-mq audit list --actor ada --since 1d
              wsrm-mq audit list -event:unrouted
     """
-    from wsrm_mq.views.audit import acts
     from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.reading import acts
 
     asked = place.query(query).having(actor=actor, since=since)
     with one_look(place) as db:

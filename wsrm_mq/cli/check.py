@@ -12,9 +12,8 @@ from wsrm_mq.errors import WSRMError
 from wsrm_mq.events.inert import inert
 
 if TYPE_CHECKING:
-    from wsrm_mq.views.attention import Thresholds
-    from wsrm_mq.views.sight import Sight
-    from wsrm_mq.views.thresholds import Range
+    from wsrm_mq.views.attention import Range, Thresholds
+    from wsrm_mq.views.overview import Sight
 
 WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 """By status."""
@@ -61,8 +60,7 @@ def _plain(text: str) -> str:
 
 def _thresholds(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Range | None]:
     """``name=range``; an empty range is none."""
-    from wsrm_mq.views.attention import MEASURES
-    from wsrm_mq.views.thresholds import Range
+    from wsrm_mq.views.attention import MEASURES, Range
 
     found: dict[str, Range | None] = {}
     for text in given:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Stopped
-from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.output import Exit, Stopped, as_json, say, table, write
 from wsrm_mq.cli.place import config_option, json_option
 from wsrm_mq.errors import ConfigurationError, NotAllowed
 

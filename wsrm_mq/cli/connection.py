@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
-from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, known, say, table, when, word, write
 from wsrm_mq.cli.place import BEHIND, Place, in_store, one_look
 from wsrm_mq.views.words import moment
 

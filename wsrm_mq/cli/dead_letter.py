@@ -11,9 +11,8 @@ from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.columns import end_of, key, known, when
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, fields, result, say, table, write
+from wsrm_mq.cli.output import as_json, end_of, fields, key, known, result, say, table, when, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look
 from wsrm_mq.cli.queue_messages import message_options
 from wsrm_mq.views.words import moment

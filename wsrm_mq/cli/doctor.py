@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from wsrm_mq.cli.exits import Exit
-from wsrm_mq.cli.output import as_json, prose, write
+from wsrm_mq.cli.output import Exit, as_json, prose, write
 from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.sight import see
 
@@ -26,7 +25,7 @@ def doctor(context: click.Context, place: Place) -> None:
              wsrm-mq doctor --json
     """
     from wsrm_mq.cli.examinations import EXAMINATIONS, LOOKED_AT, Patient
-    from wsrm_mq.views.requests import newest_requests
+    from wsrm_mq.views.connections import newest_requests
 
     with looking(place) as db:
         patient = Patient(place, db, see(place, db), newest_requests(db, LOOKED_AT))

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Stopped
-from wsrm_mq.cli.output import as_json, prose, write
+from wsrm_mq.cli.output import Exit, Stopped, as_json, prose, write
 from wsrm_mq.cli.place import json_option
 
 if TYPE_CHECKING:
-    from wsrm_mq.decoding.decode import Decoded, Problem
-    from wsrm_mq.decoding.elements import Block
+    from wsrm_mq.decoding.decode import Block, Decoded, Problem
 
 _LARGEST: Final = 64 * 1024 * 1024
 _MARGIN: Final = 12

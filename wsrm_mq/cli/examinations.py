@@ -6,11 +6,14 @@ import os
 import shlex
 import socket
 import stat
+import struct
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.acts import others
@@ -20,8 +23,40 @@ from wsrm_mq.views.words import counted, moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
-    from wsrm_mq.views.requests import StoredRequest
-    from wsrm_mq.views.sight import Sight
+    from wsrm_mq.views.connections import StoredRequest
+    from wsrm_mq.views.overview import Sight
+
+
+# Where a process of this machine listens, as Linux tells those who may know: its user, and root.
+
+_LISTENS: Final = "0A"
+_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Of a server that listens on every address."""
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """Addresses and ports that can be connected to from here; none where it is not known."""
+    process = Path("/proc", str(pid))
+    found, sockets = set(), set()
+    with suppress(OSError):
+        for handle in os.listdir(process / "fd"):
+            with suppress(FileNotFoundError):  # closed meanwhile
+                sockets.add(os.readlink(process / "fd" / handle))
+        for table in ("tcp", "tcp6"):
+            for line in (process / "net" / table).read_text().splitlines()[1:]:
+                _number, local, _remote, state, *rest = line.split()
+                if state == _LISTENS and f"socket:[{rest[5]}]" in sockets:
+                    found.add(_place(local))
+    return sorted(found)
+
+
+def _place(written: str) -> tuple[str, int]:
+    """``0100007F:1F90``: words of 32 bits as this machine has them, and the port."""
+    address, _colon, port = written.partition(":")
+    packed = b"".join(struct.pack("=I", int(address[at : at + 8], 16)) for at in range(0, len(address), 8))
+    host = socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+    return _LOOPBACK.get(host, host), int(port, 16)
+
 
 LOOKED_AT: Final = 200
 """So many of the newest messages are looked at."""
@@ -136,7 +171,6 @@ def _start(patient: Patient) -> tuple[str, str]:
 
 def server(patient: Patient) -> Report:
     """Does it answer, where its processes listen, or where the configuration says?"""
-    from wsrm_mq.cli.ports import listening
 
     settings = patient.place.settings
     if not patient.sight.at.is_served:
@@ -180,7 +214,7 @@ def _health(url: str) -> Report:
 
 def proxy(patient: Patient) -> Report:
     """Are the senders of the newest messages who they seem to be?"""
-    from wsrm_mq.destination.proxies import Proxies
+    from wsrm_mq.destination.connections import Proxies
 
     if not patient.requests:
         return Report("no message is stored to see it by", is_known=False)
@@ -222,7 +256,7 @@ def _some(senders: Counter[str]) -> str:
 
 
 def clock(patient: Patient) -> Report:
-    from wsrm_mq.views.requests import last_told, overdue
+    from wsrm_mq.views.connections import last_told, overdue
 
     now = patient.sight.now
     times = [last_told(patient.db), *(one.received_at for one in patient.requests[:1])]
@@ -272,11 +306,11 @@ def _stop_others(patient: Patient) -> tuple[str, str]:
     from wsrm_mq.store.sqlite.vitals import openers
 
     pids = {one.pid for one in patient.sight.at.instances}
-    others = [one for one in openers(patient.place.path) if one.pid not in pids]
-    if not others:
+    act = [one for one in openers(patient.place.path) if one.pid not in pids]
+    if not act:
         return f"fuser -v {shlex.quote(str(patient.place.path))}", "as root: which program has it open; end that one"
-    commands = "\n".join(f"kill {one.pid}" for one in others)
-    return commands, "no process of the service: " + "; ".join(one.command for one in others)
+    commands = "\n".join(f"kill {one.pid}" for one in act)
+    return commands, "no process of the service: " + "; ".join(one.command for one in act)
 
 
 def space(patient: Patient) -> Report:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.outgoing import OutgoingView, SentView
     from wsrm_mq.views.query import Query
     from wsrm_mq.views.rows import SequenceView
-    from wsrm_mq.views.together import Together
+    from wsrm_mq.views.sentences import Together
     from wsrm_mq.views.verdict import Verdict
 
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
@@ -105,7 +105,7 @@ def _explain_one(place: Place, db: Database, name: str, *, for_partner: bool) ->
 
 def _explain_many(place: Place, db: Database, query: Query) -> None:
     from wsrm_mq.views.naming import shortened
-    from wsrm_mq.views.together import LOOKED_AT, together
+    from wsrm_mq.views.sentences import LOOKED_AT, together
 
     groups = together(db, query)
     is_whole = sum(one.sequences for one in groups) < LOOKED_AT
@@ -115,8 +115,8 @@ def _explain_many(place: Place, db: Database, query: Query) -> None:
     shorter = shortened(db, (name for one in groups for name in one.examples)) if is_terminal() else {}
     for one in groups:
         named = ", ".join(shorter.get(name, name) for name in one.examples)
-        others = ", …" if one.sequences > len(one.examples) else ""
-        prose(f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{others}. The newest: {one.sentence}")
+        act = ", …" if one.sequences > len(one.examples) else ""
+        prose(f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{act}. The newest: {one.sentence}")
         show_steps(place, one.steps, {})
     if not is_whole:
         say(f"Only the newest {LOOKED_AT} that fit were looked at.")

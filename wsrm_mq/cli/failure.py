@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.columns import Column, key, known, when, word
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.output import Column, as_json, fields, key, known, say, table, when, word, write
 from wsrm_mq.cli.place import Place, in_store, one_look, tell_unseen
 from wsrm_mq.views.words import moment
 
@@ -93,8 +92,7 @@ def show(place: Place, words: tuple[str, ...]) -> None:
     Examples: wsrm-mq failure show 1723
               wsrm-mq failure show queue:/orders since:2h
     """
-    from wsrm_mq.views.failure_steps import failure_steps
-    from wsrm_mq.views.failures import LOOKED_AT, attempts, find_failures
+    from wsrm_mq.views.failures import LOOKED_AT, attempts, failure_steps, find_failures
     from wsrm_mq.views.naming import shortened
 
     text = " ".join(words)

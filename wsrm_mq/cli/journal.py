@@ -6,8 +6,7 @@ from shlex import quote
 
 import click
 
-from wsrm_mq.cli.columns import Column, end_of, key, when, word
-from wsrm_mq.cli.output import as_json, say, table
+from wsrm_mq.cli.output import Column, as_json, end_of, key, say, table, when, word
 from wsrm_mq.cli.place import BEHIND, Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_common import filter_option, name_argument
 from wsrm_mq.errors import NotFound, UnknownQueue

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from wsrm_mq.cli.exits import Exit, Stopped
+from wsrm_mq.cli.output import Exit, Stopped
 
 if TYPE_CHECKING:
     from wsrm_mq.asgi_calls import ASGIApplication

@@ -16,12 +16,25 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
 from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.columns import Column, end_of, key, known, when, word
-from wsrm_mq.cli.exits import Exit, Stopped
 from wsrm_mq.cli.export import export_messages
 from wsrm_mq.cli.indenting import indented
 from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
-from wsrm_mq.cli.output import as_json, fields, is_terminal, say, table, write
+from wsrm_mq.cli.output import (
+    Column,
+    Exit,
+    Stopped,
+    as_json,
+    end_of,
+    fields,
+    is_terminal,
+    key,
+    known,
+    say,
+    table,
+    when,
+    word,
+    write,
+)
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look, tell_unseen
 from wsrm_mq.cli.trace import message_trace
 from wsrm_mq.errors import NotAllowed

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.columns import Column, end_of, when, word
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.failure import attempt_lines, shown_place
-from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, prose, say, table, when, word, write
 from wsrm_mq.cli.place import POSITION, Place, in_store, looking, now_ms, one_look
 
 if TYPE_CHECKING:
-    from wsrm_mq.envelope.blocks import Block
+    from wsrm_mq.envelope.rewrite import Block
 
 READ: Final = 1024 * 1024
 """So many bytes of an envelope, expanded, are read for its headers."""
@@ -135,8 +134,8 @@ def _header(name: str) -> str:
 
 
 def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[Block]:
-    from wsrm_mq.envelope.blocks import blocks
     from wsrm_mq.envelope.limits import Limits
+    from wsrm_mq.envelope.rewrite import blocks
     from wsrm_mq.envelope.stream import content_coding, expand
     from wsrm_mq.errors import EnvelopeError
     from wsrm_mq.store.entries import body_at

@@ -11,10 +11,9 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import actor_option, login, will
-from wsrm_mq.cli.columns import Column, end_of, when
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.hops import address_of
-from wsrm_mq.cli.output import as_json, prose, result, say, table
+from wsrm_mq.cli.output import Column, as_json, end_of, prose, result, say, table, when
 from wsrm_mq.cli.place import Place, config_option, in_store, json_option, now_ms, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from wsrm_mq.cli.exits import Exit, Stopped
-from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, say, table
 from wsrm_mq.cli.place import config_option, json_option
 from wsrm_mq.errors import NotFound, ProbeFailed
 

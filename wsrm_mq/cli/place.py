@@ -35,7 +35,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given: Path) -> Path:
-    from wsrm_mq.export.places import on_this_machine
+    from wsrm_mq.export.manifest import on_this_machine
 
     return Path(on_this_machine(str(given)))
 
@@ -207,7 +207,7 @@ def one_look(place: Place) -> Iterator[Database]:
 
 def tell_unseen(db: Database, asked: Query) -> None:
     """Say with an empty answer which names of the query only part of the store was looked at for."""
-    from wsrm_mq.views.known_names import unseen
+    from wsrm_mq.views.naming import unseen
 
     for told in unseen(db, asked):
         say(told)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.columns import Column, end_of, key, when, word
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_json, fields, say, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, say, table, when, word, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_acts import bind, declare, delete, purge, unbind
 from wsrm_mq.cli.queue_common import consumed, filter_option, give, name_argument, output_option

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import click
 
 from wsrm_mq.cli.acts import actor_option, login, will
-from wsrm_mq.cli.columns import cell
 from wsrm_mq.cli.hops import way_of
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_line, result, say, write
+from wsrm_mq.cli.output import as_line, cell, result, say, write
 from wsrm_mq.cli.place import BEHIND, Place, in_store, looking
 from wsrm_mq.cli.queue_common import (
     consumed,

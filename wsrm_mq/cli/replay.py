@@ -1,11 +1,409 @@
-"""``wsrm-mq replay``: stored messages are delivered again, by a plan that is made, looked at, and then run as it is."""
+"""``wsrm-mq replay``: stored messages are delivered again, by a plan that is made, looked at, and run as it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from wsrm_mq.cli.replay_plan import plan, show
-from wsrm_mq.cli.replay_run import cancel, list_, run, status
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.acts import Care, acting, ask, careful, login, reason_given, signed
+from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.output import Column, Exit, as_json, end_of, fields, inert, key, say, table, when, word, write
+from wsrm_mq.cli.place import Place, in_store, looking
+from wsrm_mq.cli.progress import shown
+from wsrm_mq.cli.store import Age
+from wsrm_mq.cli.targets import call_of, check_target, named, policy_of
+from wsrm_mq.views.words import counted, first_line, moment
+
+if TYPE_CHECKING:
+    from wsrm_mq.replay.plan import About, Line
+    from wsrm_mq.replay.run import Progress
+    from wsrm_mq.views.plans import PlanView
+
+
+# ``wsrm-mq replay plan`` and ``show``: a plan is made of a query, and looked at.
+
+# ``wsrm-mq replay run``, ``list``, ``status`` and ``cancel``: what becomes of a plan.
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_LINES: Final = 20
+WIDTH: Final = 79
+
+
+@click.command(cls=Asking)
+@in_store
+@signed
+@query_argument
+@click.option("-o", "--output", type=_FILE, required=True, help="The file of the plan; it must not be there yet.")
+@click.option("--to", "target", metavar="TARGET", default="app", show_default=True, help="See above.")
+@click.option("--as-new", is_flag=True, help="The service's inbox takes them for new: effects repeat.")
+@click.option("--skip-missing", is_flag=True, help="Leave out what retention has emptied or deleted.")
+@click.option("--marks-kept", type=Age(), help="How long the service's inbox keeps its marks: seconds, or P30D.")
+def plan(
+    place: Place,
+    query: str,
+    output: Path,
+    target: str,
+    as_new: bool,
+    skip_missing: bool,
+    marks_kept: int | None,
+    actor: str | None,
+    reason: str | None,
+) -> None:
+    """Freeze what fits QUERY as a plan. Nothing is delivered yet.
+
+    TARGET is app, the service that runs; MODULE:ATTRIBUTE, a WSGI application that is called here, the service up or
+    down; or the URL of a service that takes plain SOAP posts.
+
+    \b
+    Example: wsrm-mq replay plan queue:/orders since:2026-11-01 -o day.json \\
+                 --to https://rebuilt.example/orders --reason "rebuilt"
+    """
+    from wsrm_mq.replay import Wishes, document, make_plan
+
+    if not query:
+        raise click.UsageError("Say what is to be delivered again, for example queue:/orders since:2h.")
+    check_target(place, target)
+    why = reason_given(reason)
+    with looking(place):
+        pass
+    wishes = Wishes(query, target, as_new, skip_missing, marks_kept, actor or login(), why)
+    header = make_plan(place.path, wishes, output)
+    if place.is_json:
+        as_json(plan=document(header), file=str(output))
+        return
+    show_header(header)
+    file = quote(str(output))
+    say(place.told(f"Look at it: `wsrm-mq replay show {file}`. Run it: `wsrm-mq replay run {file}`"))
+
+
+@click.command()
+@in_store
+@click.argument("file", type=_FILE)
+@click.option("--after", metavar="LINE", type=click.IntRange(0), default=0, help="Begin behind this message.")
+@click.option("--limit", type=click.IntRange(1), default=_LINES, show_default=True, help="At most so many messages.")
+@click.option("--all", "is_all", is_flag=True, help="All messages; in a terminal page by page.")
+def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None:
+    """Show a plan, what it warns of, and whether it may be run.
+
+    It may be run if it is as its store knows it. Its messages are in the order in which they run.
+
+    Example: wsrm-mq replay show plan.json --after 1000 --limit 50
+    """
+    from wsrm_mq.replay import PlanFile, document
+
+    refused = _why_not_run(place, file)
+    with PlanFile(file) as found:
+        lines = found.lines(after)
+        if is_all and not place.is_json:
+            click.echo_via_pager(_as_text(found.header, refused, lines))
+            return
+        some = list(islice(lines, None if is_all else limit))
+        if place.is_json:
+            as_json(
+                plan=document(found.header), refused=refused, lines=[{"line": n, **document(line)} for n, line in some]
+            )
+            return
+        show_header(found.header, refused)
+        write("")
+        table(_COLUMNS, map(_cells, some))
+        if some and some[-1][0] < found.header.messages:
+            say(f"{found.header.messages - some[-1][0]} more: --after {some[-1][0]}, or --all")
+
+
+def _why_not_run(place: Place, file: Path) -> str | None:
+    """Why ``replay run`` would refuse the file; ``None``: it would not."""
+    from wsrm_mq.errors import NotAllowed, NotFound, StoreError
+    from wsrm_mq.replay import check_plan
+
+    try:
+        check_plan(place.path, file)
+    except (NotAllowed, NotFound, StoreError) as error:
+        return str(error)
+    return None
+
+
+# what is shown
+
+
+def show_header(header: About, refused: str | None = None) -> None:
+
+    messages, groups = counted(header.messages, "message"), counted(header.groups, "group")
+    fields(
+        [
+            *([("not run", wrap(refused, WIDTH - 12))] if refused else []),
+            ("plan", header.id),
+            ("made", f"{moment(header.made_at)} by {header.actor}: {header.reason}"),
+            ("query", header.query),
+            ("target", named(header.target)),
+            (
+                "messages",
+                f"{messages} in {groups}, {header.bytes} bytes",
+            ),
+            ("of them", ", ".join(f"{count} {word}" for word, count in header.counts.items())),
+            ("left out", [f"{one.messages} {one.why} (such as {one.example})" for one in header.left_out]),
+            ("take care", [line for warning in header.warnings for line in wrap(warning, WIDTH - 12)]),
+        ]
+    )
+
+
+def _cells(numbered: tuple[int, Line]) -> tuple[object, ...]:
+    number, line = numbered
+    return number, line.position, line.sequence, line.number, line.action, line.state, " ".join(line.flags)
+
+
+def _short(flags: str) -> str:
+    return flags.replace("duplicate", "again").replace("breaks_order", "order")
+
+
+_COLUMNS: Final = (
+    *("line", key("position", rank=1), Column("sequence", 8, keeps_end=True), "number", end_of("action")),
+    *(word("state"), Column("flags", None, short=_short)),
+)
+
+
+def _as_text(header: About, refused: str | None, lines: Iterator[tuple[int, Line]]) -> Iterator[str]:
+
+    if refused:
+        yield inert(f"not run: {refused}") + "\n"
+    yield f"plan {header.id}: {counted(header.messages, 'message')} to {named(header.target)}\n"
+    for number, line in lines:
+        place = f"{number:>9} {line.position:>9} {(line.sequence or '')[-8:]:>8} {line.number or '':>7}"
+        yield inert(f"{place} {line.state:<10} {_short(' '.join(line.flags)):<16} {line.action or ''}"[:WIDTH]) + "\n"
+
+
+_MAY_RUN: Final = {"planned": "Run it", "stopped": "Go on where it was"}
+
+
+@click.command()
+@in_store
+@careful
+@click.argument("file", type=_FILE)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.01),
+    help="At most so many messages a second; of those that the service delivers so many are entered.",
+)
+@click.option("--stop-on-error", is_flag=True, help="Enter no more once a message has failed for good.")
+@click.option("--to", "target", metavar="TARGET", help="Another target than the plan says; see `replay plan`.")
+@click.pass_context
+def run(
+    context: click.Context,
+    place: Place,
+    file: Path,
+    rate: float | None,
+    stop_on_error: bool,
+    target: str | None,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Run a plan, or what is left of it. Ctrl-C stops it; run again, it goes on where it was.
+
+    What was delivered since the plan was made is skipped. A message that fails is tried again as `retry` says; then its
+    group waits, and the others go on.
+
+    Example: wsrm-mq replay run plan.json --rate 50
+    """
+    from wsrm_mq.replay import PlanFile, check_plan
+    from wsrm_mq.serving.logs import keep_quiet
+    from wsrm_mq.views.plans import outcomes
+
+    with looking(place):
+        pass
+    known = check_plan(place.path, file)
+    with PlanFile(file) as found:
+        header = found.header
+    with looking(place) as db:
+        entered = outcomes(db, header.id).get("waiting", 0)
+    where = target or known.target
+    for warning in header.warnings:
+        say(fill(f"- {warning}", WIDTH, subsequent_indent="  "), keep="\n")
+    left = f"{known.messages - known.line + entered} of {counted(known.messages, 'message')} to {named(where)}"
+    if dry_run:
+        say(f"This would deliver {left}. Nothing was changed.")
+        return
+    ask(f"This will deliver {left}.", yes)
+    keep_quiet()  # what failed is in the ledger, and is told at the end
+    progress = _run(place, file, where, place.is_json, rate=rate, stop_on_error=stop_on_error)
+    with looking(place) as db:
+        found_outcomes = outcomes(db, header.id)
+        ended = _plan(place, header.id)
+    if place.is_json:
+        as_json(plan=ended._asdict(), outcomes=found_outcomes, blocked=list(progress.blocked))
+    else:
+        _tell_end(place, ended, found_outcomes, progress, file)
+    if ended.state != "done" or found_outcomes.get("dead"):
+        context.exit(Exit.FAILED)
+
+
+def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) -> Progress:
+    from wsrm_mq.replay import run_plan
+
+    call = call_of(place, target)
+    try:
+        with shown(is_quiet) as on_progress:
+            return run_plan(
+                place.path,
+                file,
+                actor=login(),
+                target=target,
+                call=call,
+                policy_of=policy_of(place),
+                on_progress=on_progress,
+                **options,
+            )
+    except KeyboardInterrupt:
+        say(place.told(f"Stopped; nothing is lost. Go on: `wsrm-mq replay run {quote(str(file))}`"))
+        if call is None:
+            _tell_what_goes_on(place, file)
+        raise
+
+
+def _tell_what_goes_on(place: Place, file: Path) -> None:
+    """The service knows nothing of Ctrl-C."""
+    from wsrm_mq.views.plans import outcomes
+
+    plan = _plan(place, str(file)).id
+    with looking(place) as db:
+        waiting = outcomes(db, plan).get("waiting", 0)
+    if waiting:
+        goes_on = f"The service still delivers {counted(waiting, 'message')} that it entered before."
+        cancel = f"`wsrm-mq replay cancel {quote(str(file))} --reason TEXT`"
+        say(place.told(f"{goes_on} Stop that too, and the plan for good: {cancel}"))
+
+
+@click.command("list")
+@in_store
+def list_(place: Place) -> None:
+    """List the plans of a store, newest first.
+
+    Example: wsrm-mq replay list
+    """
+    from wsrm_mq.views.plans import plans
+
+    with looking(place) as db:
+        found = plans(db)
+    if place.is_json:
+        as_json(plans=[one._asdict() for one in found])
+        return
+    table(
+        (
+            key("plan"),
+            word("state"),
+            "messages",
+            "line",
+            when("made"),
+            Column("target"),
+            Column("file", keeps_end=True),
+        ),
+        [(one.id, one.state, one.messages, one.line, one.made_at, one.target, one.file) for one in found],
+    )
+
+
+@click.command()
+@in_store
+@click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
+def status(place: Place, plan: str) -> None:
+    """Show how far a plan has come. PLAN is its id, the beginning of it, or its file.
+
+    Example: wsrm-mq replay status plan.json
+    """
+    from wsrm_mq.views.plans import outcomes
+
+    found = _plan(place, plan)
+    with looking(place) as db:
+        counted = outcomes(db, found.id)
+    if place.is_json:
+        as_json(plan=found._asdict(), outcomes=counted)
+        return
+    times = ("made_at", "begun_at", "ended_at")
+    fields(
+        (name, moment(value) if name in times and value is not None else value)
+        for name, value in found._asdict().items()
+    )
+    write("")
+    fields(counted.items())
+    if found.state in _MAY_RUN:
+        say(place.told(f"{_MAY_RUN[found.state]}: `wsrm-mq replay run {quote(found.file)}`"))
+
+
+@click.command()
+@in_store
+@acting
+@click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
+@click.pass_context
+def cancel(
+    context: click.Context,
+    place: Place,
+    plan: str,
+    care: Care,
+) -> None:
+    """Let a plan run no more. What it has entered and is not delivered is taken back, also from a service that
+    delivers it; what waited for delivery before goes to the dead letters. PLAN is its id, the beginning of it, or its
+    file.
+
+    Example: wsrm-mq replay cancel plan.json --reason "wrong day"
+    """
+    from wsrm_mq.replay import cancel_plan
+    from wsrm_mq.views.plans import outcomes
+
+    found = _plan(place, plan)
+    why = care.why()
+    with looking(place) as db:
+        waiting = outcomes(db, found.id).get("waiting", 0)
+    taken = counted(waiting, "message")
+    text = f"cancel the plan {found.id} at line {found.line} of {found.messages}, and take back {taken}"
+    withdrawn = left = 0
+    if care.dry_run:
+        cancel_plan(place.path, found.id, **why, dry_run=True)
+        say(f"This would {text}. Nothing was changed.")
+    else:
+        ask(f"This will {text}.", care.yes)
+        withdrawn, left = cancel_plan(place.path, found.id, **why)
+        say(f"Done: the plan {found.id} is cancelled, {counted(withdrawn, 'message')} taken back.")
+    if left:
+        waits = f"{left} more {'waits' if left == 1 else 'wait'} for what is still being delivered; no other begins."
+        say(
+            place.told(
+                f"{waits} Take the rest back when that has ended: `wsrm-mq replay cancel {found.id} --reason TEXT`"
+            )
+        )
+    if place.is_json:
+        as_json(plan=found.id, withdrawn=withdrawn, left=left, dry_run=care.dry_run)
+    if left:
+        context.exit(Exit.FAILED)
+
+
+def _plan(place: Place, text: str) -> PlanView:
+    from wsrm_mq.replay import PlanFile
+    from wsrm_mq.views.plans import find_plan
+
+    if Path(text).is_file():
+        with PlanFile(Path(text)) as found:
+            text = found.header.id
+    with looking(place) as db:
+        return find_plan(db, text)
+
+
+def _tell_end(place: Place, ended: PlanView, outcomes: dict[str, int], progress: Progress, file: Path) -> None:
+
+    fields([*outcomes.items(), ("skipped", ended.skipped), ("missing", ended.missing), ("line", ended.line)])
+    if ended.state == "done":
+        say(f"Done: the plan {ended.id} ran to its end.")
+        return
+    if progress.blocked:
+        said = first_line(progress.error or "no error was kept", WIDTH)
+        stopped = counted(len(progress.blocked), "group is", "groups are")
+        say(f"{stopped} stopped by a failure, such as {progress.blocked[0]}: {said}")
+        say(place.told(f"See it: `wsrm-mq sequence explain {progress.blocked[0]}`"))
+    left = counted(ended.messages - progress.settled, "message is", "messages are")
+    say(place.told(f"Not at its end: {left} left. Go on: `wsrm-mq replay run {quote(str(file))}`"))
 
 
 @click.group()

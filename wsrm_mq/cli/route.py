@@ -9,10 +9,8 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, login, will
-from wsrm_mq.cli.columns import Column, end_of, key, when
-from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.hops import address_of, hops_of, way_of
-from wsrm_mq.cli.output import as_json, result, say, table
+from wsrm_mq.cli.output import Column, Exit, as_json, end_of, key, result, say, table, when
 from wsrm_mq.cli.place import Place, in_store, looking, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option

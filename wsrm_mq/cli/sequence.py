@@ -11,9 +11,8 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
 from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.columns import Column, known, when, word
 from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
-from wsrm_mq.cli.output import as_json, fields, prose, say, table, write
+from wsrm_mq.cli.output import Column, as_json, fields, known, prose, say, table, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, tell_unseen
 from wsrm_mq.views.words import moment
 
@@ -61,12 +60,12 @@ def list_(
              wsrm-mq sequence list partner:acme op:place -state:ended
     """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.naming import find_sequence, shortened
     from wsrm_mq.views.outgoing import outgoing_of
 
     asked = place.query(query, queue=queue, state=state, verdict=verdict)
     with one_look(place) as db:
-        behind = reading.find_sequence(db, after) if after is not None else None
+        behind = find_sequence(db, after) if after is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
         shorter = shortened(db, (view.identifier for view, _found in rows))
         replies = outgoing_of(db, [view.identifier for view, _found in rows])
@@ -104,11 +103,12 @@ def show(place: Place, part: str) -> None:
     Example: wsrm-mq sequence show 242f14a4
     """
     from wsrm_mq.views import reading
+    from wsrm_mq.views.naming import find_sequence
     from wsrm_mq.views.outgoing import outgoing
     from wsrm_mq.views.verdict import judge
 
     with one_look(place) as db:
-        view = reading.sequence(db, reading.find_sequence(db, part))
+        view = reading.sequence(db, find_sequence(db, part))
         found = judge(db, view, now_ms())
         shorter = on_terminal(db, view)
         events, replies = reading.ledger(db, view.identifier), outgoing(db, view.identifier)

@@ -1,4 +1,5 @@
-"""``wsrm-mq serve``: a WSGI or ASGI SOAP service behind uvicorn, made reliable."""
+"""``wsrm-mq serve``: a WSGI or ASGI SOAP service behind uvicorn, made reliable. ``wsrm-mq queue-server``: the queues of
+a store, for programs on other machines."""
 
 from __future__ import annotations
 
@@ -6,22 +7,23 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
 
-from wsrm_mq.cli.exits import Exit
 from wsrm_mq.cli.hops import hops_of
-from wsrm_mq.cli.importing import imported
 from wsrm_mq.cli.listening import Listener
-from wsrm_mq.cli.observing import observed
-from wsrm_mq.cli.output import say, write
+from wsrm_mq.cli.output import Exit, Stopped, say, write
 from wsrm_mq.cli.place import config_option
+from wsrm_mq.cli.targets import imported
 from wsrm_mq.serving.admission import ConnectionBounds, files_for
 from wsrm_mq.serving.logs import log_to_stderr
 
@@ -31,6 +33,41 @@ if TYPE_CHECKING:
     from wsrm_mq.config.loading import Loaded
     from wsrm_mq.front import Served
     from wsrm_mq.server.mounting import Mounted
+
+
+# ``/metrics`` and ``/healthz`` of ``serve``: on a port of their own, whatever the service's own threads do.
+
+SECONDS: Final = 10.0
+"""So long a client may take to send its request."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A scrape is worth no line."""
+
+
+@contextmanager
+def observed(reliable: Any, host: str, port: int) -> Iterator[str]:
+    """Serve them for ``reliable`` meanwhile; gives their address."""
+    from wsrm_mq.observe import ObserveApp
+
+    try:
+        server = make_server(host, port, ObserveApp(reliable), _Server, _Quiet)
+    except OSError as error:
+        raise Stopped(f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED) from error
+    threading.Thread(target=server.serve_forever, name="wsrm-mq-observe", daemon=True).start()
+    try:
+        yield f"http://{host}:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
 
 C = TypeVar("C", bound=Callable[..., None])
 _ITS_OWN: Final = {
@@ -45,7 +82,7 @@ DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
 
-def tls_options(command: C) -> C:
+def _tls_options(command: C) -> C:
     """``--tls-certificate``, ``--tls-key`` and ``--behind-proxy``."""
     command = click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front has TLS.")(command)
     command = click.option("--tls-key", metavar="FILE", help="Its key.  [default: in the same file]")(command)
@@ -66,7 +103,7 @@ def tls_options(command: C) -> C:
 @click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
 @click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
 @click.option("--queues", is_flag=True, default=None, help="Offer its queues too, below /queues, to who has a token.")
-@tls_options
+@_tls_options
 @click.option("--log-level", help="debug, info, warning or error.")
 @click.option("--log-format", help="text, or json: one object a line.")
 @click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
@@ -118,7 +155,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
                 announce=lambda url: write(f"wsrm-mq: serving {url}"),
                 ending=ending,
                 drain_seconds=DRAIN_SECONDS,
-                bounds=bounds_of(settings, tell),
+                bounds=_bounds_of(settings, tell),
                 tell=tell,
             )
     except BaseException:
@@ -144,7 +181,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def bounds_of(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
+def _bounds_of(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
     """Those of the configuration; fewer connections where the system does not let us have so many."""
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
@@ -267,3 +304,59 @@ def serving(loaded: Loaded) -> Settings:
     if loaded.origins["max_waiting"] != "default":
         return settings
     return settings.replace(max_waiting=settings.threads // 2)
+
+
+# ``wsrm-mq queue-server``: the queues of a store for programs on other machines; and what ``serve --queues`` adds.
+
+MANY: Final = 10_000
+"""Connections, where the configuration says nothing of them: consumers that wait have one each."""
+
+
+@click.command("queue-server")
+@config_option
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
+@click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
+@_tls_options
+@click.option("--stomp-port", type=int, help="Speak STOMP too, on this port; 0: any.")
+@click.option("--stomp-websocket-port", type=int, help="The same over WebSockets.")
+@click.option("--log-level", help="debug, info, warning or error.")
+@click.option("--log-format", help="text, or json: one object a line.")
+@click.pass_context
+def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -> None:
+    """Offer the queues of a store to programs on other machines, which show a token of `wsrm-mq token add`.
+
+    The address is written to standard output. On one that other machines reach there has to be a token, and TLS here or
+    in a proxy. SIGTERM and Ctrl-C stop it when what runs is finished.
+
+    \b
+    Example: wsrm-mq queue-server --store wsrm.db --port 8090
+    """
+    from wsrm_mq.config.loading import find_file, read
+    from wsrm_mq.events.telling import tell
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    loaded = read(config or find_file(os.environ), os.environ, **given)
+    settings = loaded.settings
+    if loaded.origins["max_connections"] == "default":
+        settings = settings.replace(max_connections=MANY)
+    log_to_stderr(settings.log_level, settings.log_format)
+    served = offered(settings, settings.store)
+    listener = Listener(settings.host, settings.port, settings.tls_certificate, settings.tls_key)
+    spare_the_collector()
+    stopped_by, all_answered = listener.run(
+        served,
+        announce=lambda url: write(f"wsrm-mq: serving {url}"),
+        ending=partial(_ending, served),
+        drain_seconds=DRAIN_SECONDS,
+        bounds=_bounds_of(settings, tell),
+        tell=tell,
+    )
+    if not all_answered:
+        say("wsrm-mq: some requests were cut off; their clients will ask again.")
+    context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
+
+
+def _ending(served: Mounted) -> None:
+    say("wsrm-mq: stopping; what runs is finished first.")
+    served.ending()

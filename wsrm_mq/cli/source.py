@@ -9,9 +9,8 @@ import click
 
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.columns import Column, end_of, when, word
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, fields, prose, result, say, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, prose, result, say, table, when, word, write
 from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look
 from wsrm_mq.errors import BadRequest, NotFound, Pending
 from wsrm_mq.views.words import counted, moment

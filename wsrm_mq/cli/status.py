@@ -3,24 +3,101 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from wsrm_mq.acts import others
-from wsrm_mq.cli.columns import Column, key, when
-from wsrm_mq.cli.findings import as_documents, shorter_names, show_findings
-from wsrm_mq.cli.output import as_json, as_line, fields, is_terminal, table, write
+from wsrm_mq.cli.explain import renamed, source_of, told_source
+from wsrm_mq.cli.output import Column, as_json, as_line, fields, is_terminal, key, prose, table, when, write
 from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.sight import see
 from wsrm_mq.views.words import moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.server.tokens import Token
+    from wsrm_mq.store.port import Database
     from wsrm_mq.views.attention import Finding
-    from wsrm_mq.views.overview import Counted, Overview
-    from wsrm_mq.views.sight import Sight
+    from wsrm_mq.views.overview import Counted, Overview, Sight
+
+
+SHOWN_OF_A_KIND: Final = 3
+"""Findings of a kind on the screen."""
+# Findings that need attention, on the screen and as JSON.
+
+TOLD: Final = 100
+"""Findings of a kind in JSON."""
+MARGIN: Final = 10
+STYLES: Final = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
+
+
+def _first(findings: Iterable[Finding], most: int) -> dict[str, list[Finding]]:
+    """The first of each kind, in the order of the kinds."""
+    kinds: dict[str, list[Finding]] = defaultdict(list)
+    for one in findings:
+        if len(kinds[one.kind]) < most:
+            kinds[one.kind].append(one)
+    return kinds
+
+
+def _shorter_names(db: Database, findings: list[Finding]) -> dict[str, str]:
+    """Identifiers of sequences on the screen, by which commands know them; none in a pipe."""
+    from wsrm_mq.views.naming import shortened
+
+    shown = (one for few in _first(findings, SHOWN_OF_A_KIND).values() for one in few)
+    return shortened(db, (one.fact.view.identifier for one in shown if one.fact.view)) if is_terminal() else {}
+
+
+def _show_findings(place: Place, findings: list[Finding], shorter: Mapping[str, str]) -> None:
+    from wsrm_mq.views.attention import MEASURES
+
+    if not findings:
+        prose("Nothing needs attention.", "OK", margin=MARGIN, style="green")
+    counts = {kind: sum(one.kind == kind for one in findings) for kind in MEASURES}
+    for kind, few in _first(findings, SHOWN_OF_A_KIND).items():
+        for one in few:
+            _show_finding(place, one, shorter)
+        if counts[kind] > len(few):
+            listing = MEASURES[kind].listing
+            command = "" if listing is None else f": {place.line(listing)}"
+            write(f"{'':<{MARGIN}}and {counts[kind] - len(few)} more{command}")
+
+
+def _show_finding(place: Place, finding: Finding, shorter: Mapping[str, str]) -> None:
+    fact, word = finding.fact, finding.severity.name.lower()
+    text = fact.sentence
+    if fact.view is not None:
+        name = shorter.get(fact.view.identifier, fact.view.identifier)
+        whence = f"to {fact.target}" if fact.target else f"from {told_source(source_of(place, fact.view))}"
+        whence = f"of {fact.view.queue}" if fact.view.kind == "group" else whence
+        text = f"{name} {whence}: {fact.verdict}. {text}"
+    prose(text, word.upper(), margin=MARGIN, style=STYLES[word])
+    for step in place.offered(fact.steps[:1]):
+        write(f"{'':<{MARGIN}}next: {renamed(step.command, shorter)}")
+
+
+def _as_documents(place: Place, findings: list[Finding]) -> list[dict[str, Any]]:
+    return [_finding_document(place, one) for few in _first(findings, TOLD).values() for one in few]
+
+
+def _finding_document(place: Place, finding: Finding) -> dict[str, Any]:
+    fact = finding.fact
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity.name.lower(),
+        "sentence": fact.sentence,
+        "messages": fact.messages,
+        "since": fact.since,
+        "queue": fact.view.queue if fact.view is not None else fact.queue,
+        "sequence": fact.view.identifier if fact.view is not None else None,
+        "verdict": fact.verdict,
+        "source": source_of(place, fact.view) if fact.view is not None else None,
+        "target": fact.target,
+        "next_steps": [one._asdict() for one in place.offered(fact.steps)],
+    }
+
 
 SAMPLE_SECONDS: Final = 1.0
 SHOWN: Final = 10
@@ -101,7 +178,7 @@ def _look(place: Place) -> Look:
     with looking(place) as db:
         sight = see(place, db)
         findings = attention(sight, severities(sight))
-        return Look(sight, findings, shorter_names(db, findings), counters(db), listed(db), time.monotonic())
+        return Look(sight, findings, _shorter_names(db, findings), counters(db), listed(db), time.monotonic())
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
@@ -115,7 +192,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
     oldest = at.oldest
     return {
         "at": sight.now,
-        "attention": as_documents(place, found.findings),
+        "attention": _as_documents(place, found.findings),
         "instances": [one._asdict() for one in at.instances],
         "dead_instances": at.dead_instances,
         "sequences": states,
@@ -162,7 +239,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
 def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     """What needs attention, then the state of it all."""
 
-    show_findings(place, found.findings, found.shorter)
+    _show_findings(place, found.findings, found.shorter)
     obstacle = found.sight.obstacle
     if obstacle is not None and obstacle.is_of_asker:
         write(f"Not known: {obstacle.what}.")

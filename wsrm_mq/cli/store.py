@@ -1,22 +1,334 @@
-"""``wsrm-mq store``: make one, bring it up to date, measure it, verify it. What keeps it in order is in ``upkeep``."""
+"""``wsrm-mq store``: make one, bring it up to date, measure it, verify it, keep it in order, go on with a copy."""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import ask, login, reason_given, signed
-from wsrm_mq.cli.columns import Column, key, when
-from wsrm_mq.cli.exits import Exit
+from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, careful, carry_out, login, reason_given, signed, will
 from wsrm_mq.cli.export import export_store
-from wsrm_mq.cli.output import as_json, fields, say, table
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, result, say, table, when
 from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look, unconfirmed
-from wsrm_mq.cli.upkeep import adopt, application, backup, prune, rehearse_on, vacuum
+from wsrm_mq.cli.sight import AGES, expected, kept_as, lent
+from wsrm_mq.hints import store_flag
 from wsrm_mq.views.words import counted, moment, span
 
 if TYPE_CHECKING:
-    from wsrm_mq.store.port import Database
+    from wsrm_mq.queue.retention import Kept, Pruned
+    from wsrm_mq.store.port import Connection, Database
+    from wsrm_mq.store.transaction import Transaction
+
+
+# ``wsrm-mq store prune|backup|vacuum|adopt|rehearse|application``: what is done to a store as a whole.
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]
+    """A length of time as in the configuration, in ms."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from wsrm_mq.envelope.lexical import parse_duration
+
+        try:
+            age = parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)
+        except (ValueError, OverflowError):
+            age = -1
+        if age < 0:
+            self.fail(f"{value!r} is not allowed; allowed: seconds from 0 (or PT30S, P7D).", param, ctx)
+        return age
+
+
+@click.command()
+@in_store
+@acting
+@click.option("--older-than", type=Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
+@click.option("--ended-before", type=Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
+def prune(
+    place: Place,
+    older_than: int,
+    ended_before: int | None,
+    care: Care,
+) -> None:
+    """Delete messages that were settled long ago. What is undelivered, dead letters, and replies that may still be
+    asked for stay, and with `retain_until_archived` what no archive holds. A service does this by itself, as its
+    `retain` says; it may run meanwhile.
+
+    \b
+    Example: wsrm-mq store prune --older-than P1D --dry-run
+    """
+    from wsrm_mq.queue.retention import Kept, Pruned, batches
+    from wsrm_mq.store.store import run_once
+
+    now = now_ms()
+    asked = Kept(older_than, ended_before)
+    kept = kept_as(place, asked)
+    with looking(place) as db:
+        done = would = expected(db, kept, now)
+        stays = expected(db, lambda partner: kept(partner)._replace(until_archived=False), now).minus(would)
+        if any(stays):
+            say(f"No archive holds {_words(stays)}, which `retain_until_archived` keeps till then.")
+        elif not any(would):
+            _name_a_shorter_age(db, place, asked, now)
+        _warn_of_unarchived(db, asked, now, would)
+        if care.dry_run:
+            say(f"This would delete {_words(would)}. Nothing was changed.")
+        else:
+            why = care.why()
+            ask(f"This will delete {_words(would)}.", care.yes)
+            done = Pruned()
+            for count, batch in enumerate(batches(lent(db), kept, now, **why), 1):
+                began = time.monotonic()
+                done = done.plus(run_once(place.path, batch))
+                _let_others_write(db, count, time.monotonic() - began)
+            say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
+    result(place.is_json, dict(**done._asdict(), dry_run=care.dry_run))
+
+
+def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> None:
+    """The store does not know what its configuration says, which may stand in another directory."""
+    from wsrm_mq.store.archiving import LAST_ARCHIVED
+
+    if not db.execute(LAST_ARCHIVED).fetchone()[0]:
+        return
+    alone = would.minus(expected(db, lambda _partner: asked._replace(until_archived=True), now))
+    if any(alone):
+        say(
+            f"Archives hold messages of this store, and not {_words(alone)} of what goes: if its configuration, which "
+            "may stand in another directory, says `retain_until_archived`, name that with --config FILE."
+        )
+
+
+def _name_a_shorter_age(db: Database, place: Place, kept: Kept, now: int) -> None:
+    for text, age in AGES:
+        if age >= (kept.settled or 0):
+            continue
+        would = expected(db, kept_as(place, kept._replace(settled=age)), now)
+        if any(would):
+            say(f"Nothing was settled so long ago. With --older-than {text} it would be {_words(would)}.")
+            return
+
+
+def _let_others_write(db: Connection, count: int, took: float) -> None:
+    from wsrm_mq.delivery.janitor import rest_after
+
+    if count % 50 == 0:
+        db.checkpoint()
+    time.sleep(rest_after(took))
+
+
+def _words(pruned: Pruned) -> str:
+
+    bodies = counted(pruned.bodies, "body", "bodies")
+    return (
+        f"{counted(pruned.messages, 'message')} and {bodies} of others ({counted(pruned.size, 'byte')}), "
+        f"{counted(pruned.sequences, 'ended sequence')} and {counted(pruned.plans, 'ended plan')}"
+    )
+
+
+@click.command()
+@in_store
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite the target.")
+def backup(place: Place, target: Path, force: bool) -> None:
+    """Copy a store to the file TARGET, while services use it. The copy is verified, and marked as a copy: it has to be
+    adopted before it can be served.
+
+    \b
+    Example: wsrm-mq store backup /backup/wsrm-monday.db
+    """
+    from wsrm_mq.store.invariants import first_wrong
+    from wsrm_mq.store.sqlite.backup import backup as make_backup
+
+    with looking(place, any_known=True):
+        pass
+    target = target.absolute()
+    size = make_backup(place.path, target, verify=first_wrong, now=now_ms(), force=force)
+    result(place.is_json, dict(path=str(place.path), target=str(target), size=size))
+    say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
+
+
+@click.command()
+@in_store
+@careful
+def vacuum(place: Place, dry_run: bool, yes: bool) -> None:
+    """Give free pages back to the disk, the service stopped. What is in use is written anew: that needs twice its size
+    as free space, and time.
+
+    \b
+    Example: wsrm-mq store vacuum
+    """
+    from wsrm_mq.store.sqlite import space as room
+
+    with looking(place):
+        pass
+    found = room.refuse(place.path)
+    if dry_run:
+        say(f"This would give back about {found.reclaimable} bytes. Nothing was changed.")
+        before, after = found.size, found.used
+    else:
+        ask(f"This will write {found.used} bytes anew. No service can start meanwhile.", yes)
+        before, after = room.vacuum(place.path)
+    result(place.is_json, dict(before=before, after=after, needed=found.needed, dry_run=dry_run))
+
+
+_FORGOTTEN = """\
+This store may have forgotten what was acknowledged after it was copied or put back. If you go on:
+- Open sequences that end: {ended}. Their sources are told SequenceTerminated (SequenceFault) with their next message.
+- Messages that it has not delivered: {undelivered}. They {fate}.
+- What came after its time is not in it. Of that, what the service had not taken is lost here: its senders have
+  acknowledgements. Tell the partners from when on, and compare with the service's own database.
+- Sequences that began after its time are unknown here: their sources get UnknownSequence."""
+_CURRENT = """\
+You say that this is the newest state of the store: that no service has written to another copy of it since. If that is
+wrong, messages are lost and others run twice, without a sign. If you are not sure, leave --current out."""
+_NEEDLESS = """\
+Nothing says that this store was copied or put back: it can be served as it is. Adopt it only if you know better: a
+snapshot of its disk leaves no trace."""
+_FATES = {
+    True: "are delivered, marked as possible redeliveries: without the inbox, what was done since is done again",
+    False: "go to the dead letters (store_adopted): they may have been delivered since; --deliver delivers them",
+}
+
+
+@click.command()
+@in_store
+@acting
+@click.option("--deliver", is_flag=True, help="Deliver what is undelivered, as possible redeliveries.")
+@click.option("--current", is_flag=True, help="Nothing was forgotten: it was moved, or only its witness is lost.")
+def adopt(
+    place: Place,
+    deliver: bool,
+    current: bool,
+    care: Care,
+) -> None:
+    """Let a copy, or a store that was put back, be served. Says first what that means; the service has to be
+    stopped.
+
+    \b
+    Example: wsrm-mq store adopt --dry-run
+    """
+    from wsrm_mq.acts.sequences import bury
+    from wsrm_mq.errors import NotAllowed
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.replay.acts import do_remainder
+    from wsrm_mq.store.identity import identify
+    from wsrm_mq.store.sqlite import presence, witness
+    from wsrm_mq.store.store import run_once
+
+    if current and deliver:
+        raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
+    why = care.why()
+    with looking(place) as db:
+        found = identify(db)
+        is_confirmed = witness.why_unconfirmed(db, place.path) is None
+    if current and witness.is_older(place.path, found):
+        raise NotAllowed(f"{place.path}: is older than what was here before: the witness beside it says so.")
+
+    def verb(tx: Any) -> verbs.Adopted:
+        if presence.in_use(place.path):
+            raise NotAllowed(f"{place.path}: a service uses it. Stop it first.")
+        return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
+
+    def do(is_dry: bool) -> verbs.Adopted:
+        return run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+
+    def tell(adopted: verbs.Adopted | None) -> None:
+        assert adopted is not None
+        if is_confirmed:
+            say(_NEEDLESS, keep="\n")
+        say(_CURRENT if current else _FORGOTTEN.format(**adopted._asdict(), fate=_FATES[deliver]), keep="\n")
+
+    adopted = carry_out(place, care, do, tell, unconfirmed=True)
+    if care.dry_run:
+        say("Nothing was changed.")
+    else:
+        if care.yes:
+            tell(adopted)
+        do_remainder(place.path, bury)
+        witness.end_rehearsal(place.path)
+        say(f"Done: {place.path} can be served.")
+    result(place.is_json, dict(**adopted._asdict(), dry_run=care.dry_run))
+
+
+@click.command("rehearse")
+@in_store
+@careful
+def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
+    """Let repairs be tried on a copy, and on it alone.
+
+    Every act works on the copy. Nothing serves it and nothing is delivered from it. It is no backup any more.
+
+    \b
+    Example: wsrm-mq store rehearse --store /tmp/copy.db
+    """
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.store.sqlite.witness import begin_rehearsal
+    from wsrm_mq.store.store import run_once
+
+    def verb(tx: Any) -> None:
+        verbs.rehearse(tx, place.path)
+
+    def do(is_dry: bool) -> None:
+        run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+
+    def tell(_result: None) -> None:
+        if not dry_run:
+            say(f"Acts will change {place.path}, which is no backup then.")
+
+    carry_out(place, Care(dry_run, yes, login(), None), do, tell, unconfirmed=True)
+    if not dry_run:
+        begin_rehearsal(place.path)
+        say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
+    result(place.is_json, dict(path=str(place.path), dry_run=dry_run))
+
+
+@click.command()
+@in_store
+@acting
+@click.argument("old")
+@click.argument("new")
+def application(
+    place: Place,
+    care: Care,
+    old: str,
+    new: str,
+) -> None:
+    """Deliver to the application NEW what was stored for OLD.
+
+    `none` is one without a name. `status` shows what waits for an application that no process serves.
+
+    \b
+    Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
+    """
+    from wsrm_mq.queue.applications import rename
+    from wsrm_mq.store.store import run_once
+
+    why = care.why()
+    if new in PLACEHOLDERS or old in PLACEHOLDERS:
+        raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
+
+    def verb(tx: Transaction) -> int:
+        return rename(tx, _name(old), _name(new), **why)
+
+    def do(is_dry: bool) -> int:
+        return run_once(place.path, verb, dry_run=is_dry)
+
+    def tell(count: int | None) -> None:
+        will(f"give {new} the queues of {old}: {count}", care.dry_run)
+
+    count = carry_out(place, care, do, tell)
+    if not care.dry_run:
+        say(f"{new} has the queues of {old}: {count}.")
+    if place.is_json:
+        as_json(old=old, new=new, queues=count, dry_run=care.dry_run)
+
+
+def _name(word: str) -> str | None:
+    return None if word == "none" else word
 
 
 @click.group()

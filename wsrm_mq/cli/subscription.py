@@ -8,9 +8,8 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting
-from wsrm_mq.cli.columns import Column, end_of, key, when, word
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, fields, prose, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, prose, table, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_acts import clear
 from wsrm_mq.errors import NotAllowed, NotFound

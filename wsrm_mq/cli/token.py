@@ -9,8 +9,7 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import actor_option, login, will
-from wsrm_mq.cli.columns import Column, key, when
-from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.output import Column, as_json, key, say, table, when, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, will
-from wsrm_mq.cli.columns import Column, end_of, when
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_json, result, say, table
+from wsrm_mq.cli.output import Column, as_json, end_of, result, say, table, when
 from wsrm_mq.cli.place import Place, in_store, looking, one_look
 from wsrm_mq.cli.queue_messages import message_options, put_by_hand
 from wsrm_mq.errors import Unrouted

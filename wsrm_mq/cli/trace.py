@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.columns import Column, end_of, key, when, word
-from wsrm_mq.cli.output import as_json, say, table, write
+from wsrm_mq.cli.output import Column, as_json, end_of, key, say, table, when, word, write
 from wsrm_mq.cli.place import Place, in_store, one_look
 from wsrm_mq.errors import NotAllowed, NotFound, WSRMError
 

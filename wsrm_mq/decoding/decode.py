@@ -5,32 +5,135 @@ The scanner is the one that serves: a destination refuses the same messages in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from wsrm_mq.decoding.elements import Block, Position, block_of, elements, name_of, parsed, place_of
+from lxml import etree
+
 from wsrm_mq.decoding.raw_http import RawMessage, raw_messages
 from wsrm_mq.destination.answers import Answer
 from wsrm_mq.destination.checks import is_without_effect
+from wsrm_mq.destination.commits import check_selection
 from wsrm_mq.destination.coverage import Coverage
-from wsrm_mq.destination.make_connection import check_selection
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import check_closed, envelope_in
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.source import pieces
-from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.envelope.stream import content_coding, pieces
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence.elements import (
-    CloseSequence,
-    CreateSequence,
-    MakeConnection,
-    SequenceFault,
-    TerminateSequence,
+from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, MakeConnection, SequenceFault, TerminateSequence
+from wsrm_mq.versions import (
+    ADDRESSING_VERSIONS,
+    RM_OF_NAMESPACE,
+    RM_VERSIONS,
+    SOAP_VERSIONS,
+    AddressingVersion,
+    RMVersion,
+    SOAPVersion,
 )
-from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, SOAP_VERSIONS, AddressingVersion, RMVersion, SOAPVersion
+
+# The elements of an envelope that are of the protocol, as facts: name and value.
+
+_TOLD: Final = frozenset((*ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, *SOAP_VERSIONS))
+"""Namespaces whose elements are taken apart. Elements of others may be secret, for example those of WS-Security."""
+_FACTS: Final = 50
+_LENGTH: Final = 1_000
+"""Characters of a value."""
+_DEPTH: Final = 12
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the envelope, from 1 on."""
+
+    line: int
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A header block, or the first child of Body."""
+
+    namespace: str
+    name: str
+    line: int
+    must_understand: bool
+    facts: tuple[tuple[str, str], ...] = ()
+    """The path and the value of each text in an element of the protocol's namespaces."""
+
+
+def parsed(envelope: bytes, charset: str | None) -> tuple[Any, list[tuple[str, Position]]]:
+    """Parse an envelope: its root, ``None`` where there is none, and the problems of the XML. XML that is not
+    well-formed is read as far as possible."""
+    try:
+        return etree.fromstring(envelope, _parser(charset)), []
+    except etree.XMLSyntaxError as error:
+        line, column = error.position
+        what = (error.msg or "there is none").partition(", line ")[0]
+        problem = f"The XML cannot be read: {what}.", Position(max(line, 1), column)
+    try:
+        return etree.fromstring(envelope, _parser(charset, recover=True)), [problem]
+    except etree.XMLSyntaxError:
+        return None, [problem]
+
+
+def _parser(charset: str | None, *, recover: bool = False) -> Any:
+    rules: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "recover": recover}
+    try:
+        return etree.XMLParser(encoding=charset, **rules)
+    except LookupError:
+        return etree.XMLParser(**rules)
+
+
+def elements(parent: Any) -> list[Any]:
+    """The child elements; comments and the like are left out."""
+    return [child for child in parent if isinstance(child.tag, str)]
+
+
+def _name_of(element: Any) -> tuple[str, str]:
+    """(namespace, local name); a prefix that is not declared stays in the name."""
+    namespace, _, local = element.tag.rpartition("}")
+    return namespace.removeprefix("{"), local
+
+
+def _place_of(root: Any, reason: str) -> Position | None:
+    """Find the place of the first element of the protocol that ``reason`` names."""
+    named = set(_WORD.findall(reason))
+    for element in root.iter(etree.Element) if root is not None else ():
+        namespace, name = _name_of(element)
+        if name in named and namespace in _TOLD and element.sourceline:
+            return Position(element.sourceline)
+    return None
+
+
+def _block_of(element: Any) -> Block:
+    namespace, name = _name_of(element)
+    mandatory = any(element.get(f"{{{soap}}}mustUnderstand", "").strip() in ("1", "true") for soap in SOAP_VERSIONS)
+    facts = tuple(_facts(element)) if namespace in _TOLD else ()
+    return Block(namespace, name, element.sourceline or 0, mandatory, facts)
+
+
+def _facts(element: Any) -> Iterator[tuple[str, str]]:
+    for count, (path, leaf) in enumerate(_leaves(element, ())):
+        if count == _FACTS:
+            yield "…", "and more"
+            return
+        lower, upper = leaf.get("Lower"), leaf.get("Upper")
+        text = f"{lower}–{upper}" if lower is not None or upper is not None else (leaf.text or "").strip()
+        yield "/".join(path), text[:_LENGTH]
+
+
+def _leaves(element: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    children = elements(element)
+    if not children or len(path) >= _DEPTH:
+        yield path, element
+    for child in children if len(path) < _DEPTH else ():
+        yield from _leaves(child, (*path, _name_of(child)[1]))
+
 
 _LIMITS: Final = Limits()
 _COVERAGE: Final = Coverage(None, only_soap=True)
@@ -92,9 +195,9 @@ def _decoded(raw: RawMessage) -> Decoded:
     refusal, headers = _scanned(raw, content_type or (soap.media_type if soap is not None else ""))
     if headers is not None:
         told.versions = Versions(headers.soap.label, _label(headers.addressing), _label(headers.rm))
-        told.problems += [Problem(reason, place_of(root, reason)) for reason in headers.ignored]
+        told.problems += [Problem(reason, _place_of(root, reason)) for reason in headers.ignored]
     if refusal is not None and not (wrong and "well-formed" in str(refusal)):
-        told.problems.append(Problem(str(refusal), place_of(root, str(refusal))))
+        told.problems.append(Problem(str(refusal), _place_of(root, str(refusal))))
     told.what = _what_it_is(soap, told.blocks, told.body)
     told.problems += [Problem(text, Position(one.line)) for one in told.blocks for text in _contradicts(one)]
     if raw.status is None:
@@ -134,18 +237,18 @@ def _read_tree(told: Decoded, root: Any) -> SOAPVersion | None:
     """Fill in the contents of the envelope, whether a destination would take it or not."""
     if root is None:
         return None
-    namespace, name = name_of(root)
+    namespace, name = _name_of(root)
     soap = SOAP_VERSIONS.get(namespace)
     if soap is None or name != "Envelope":
-        told.body = block_of(root)
+        told.body = _block_of(root)
         return None
     told.versions = Versions(soap.label)
     for child in elements(root):
-        if name_of(child) == (namespace, "Header"):
-            told.blocks += [block_of(block) for block in elements(child)[:_BLOCKS]]
-        elif name_of(child) == (namespace, "Body") and told.body is None:
+        if _name_of(child) == (namespace, "Header"):
+            told.blocks += [_block_of(block) for block in elements(child)[:_BLOCKS]]
+        elif _name_of(child) == (namespace, "Body") and told.body is None:
             first = elements(child)[:1]
-            told.body = block_of(first[0]) if first else None
+            told.body = _block_of(first[0]) if first else None
     told.problems += [Problem(text) for text in _unsuited(told.raw, soap)]
     return soap
 

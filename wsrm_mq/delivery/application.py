@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, BinaryIO, Final
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.outgoing_messages import service_message
+from wsrm_mq.delivery.outgoing_messages import REPLY_ENDPOINTS, reply_endpoint, service_message
 from wsrm_mq.delivery.raised import Raised, raised
-from wsrm_mq.delivery.reply_endpoint import REPLY_ENDPOINTS, reply_endpoint
 from wsrm_mq.delivery.service_reply import (
     UnusableReply,
     check_is_of_a_service,

@@ -18,13 +18,12 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.completion import Completion
+from wsrm_mq.delivery.completion import Completion, Waiters
 from wsrm_mq.delivery.deliverable import RUN_LENGTH, Prefetch, deliverable
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.recording import Recording, Unrecorded
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.broken_run import let_go_dropped

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.reply_endpoint import reply_endpoint
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import ending, own_names
 from wsrm_mq.envelope.scan import scan
@@ -16,11 +17,45 @@ from wsrm_mq.queue.outbound import give_number
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.sending import NOT_SENT, OutgoingMessage, Sent, send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
+from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.sequence.faults import ServiceFailure
 from wsrm_mq.store.fetching import WAITER
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
+
+# The endpoints of the reply to a stored message, kept with its request: ReplyTo and FaultTo, where they are
+# addresses.
+
+REPLY_ENDPOINTS: Final = "wsrm.reply_endpoints"
+"""The key, in the stored part of a request, of the endpoints of its reply and of a fault, each as a list of its address
+and its parameters. One endpoint alone is that of both."""
+_CLIENTS: Final = 1_024
+
+
+def with_reply_endpoints(environ: str, reply_to: EndpointReference | None, fault_to: EndpointReference | None) -> str:
+    """The stored part of a request, with them. Without ``reply_to`` the reply leaves on the response; without
+    ``fault_to`` a fault leaves as a reply does."""
+    said = (reply_to,) if fault_to is None else (reply_to, fault_to)
+    endpoints = [one and [one.address, *one.parameters] for one in said]
+    return json.dumps({**json.loads(environ), REPLY_ENDPOINTS: endpoints}, ensure_ascii=False, separators=(",", ":"))
+
+
+def reply_endpoint(environ: str, *, is_fault: bool) -> EndpointReference | None:
+    """Where the reply to the message of this request is sent; ``None``: it is answered on the response."""
+    if REPLY_ENDPOINTS not in environ:
+        return None
+    endpoints = _remembered(environ) if len(environ) <= SMALL else _endpoints(environ)
+    return None if not endpoints else endpoints[-1] if is_fault else endpoints[0]
+
+
+def _endpoints(environ: str) -> tuple[EndpointReference | None, ...]:
+    said = json.loads(environ).get(REPLY_ENDPOINTS, [])
+    return tuple(one and EndpointReference(one[0], tuple(one[1:])) for one in said)
+
+
+_remembered: Final = lru_cache(_CLIENTS)(_endpoints)
+
 
 UNDELIVERED: Final = ServiceFailure("The message could not be delivered to the service; it was set aside.")
 _STATUS: Final = "500 Internal Server Error"

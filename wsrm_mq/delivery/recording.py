@@ -12,13 +12,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.completion import Completion
+from wsrm_mq.delivery.completion import Completion, Waiters
 from wsrm_mq.delivery.deliverable import Prefetch
 from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome
-from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound, tell_undelivered
+from wsrm_mq.delivery.outgoing_messages import reply_endpoint, tell_end_of_outbound, tell_undelivered
 from wsrm_mq.delivery.pipeline import Pipeline
-from wsrm_mq.delivery.reply_endpoint import reply_endpoint
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq import tracing
+from wsrm_mq.delivery.chores import Indexing
+from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.dispatcher import Dispatcher, OnDuty
-from wsrm_mq.delivery.indexing import Indexing
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership

@@ -11,8 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from wsrm_mq.demo.run import Result
-from wsrm_mq.demo.sight import Sight
+from wsrm_mq.demo.run import Result, Sight
 from wsrm_mq.testing import Traffic
 
 _STATES: Final = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from wsrm_mq.delivery.application import Environ
-from wsrm_mq.destination.operations import Operations
+from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.queue.arrival import Arrival
 from wsrm_mq.queue.policy import QueuePolicy
 

@@ -16,11 +16,11 @@ from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
-from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound
-from wsrm_mq.delivery.reply_endpoint import with_reply_endpoints
+from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound, with_reply_endpoints
 from wsrm_mq.destination import answers
-from wsrm_mq.destination.answers import EMPTY, Answer
+from wsrm_mq.destination.answers import EMPTY, Answer, Copies
 from wsrm_mq.destination.checks import (
+    Reach,
     check_reply_to,
     check_understood,
     fault_endpoint_of,
@@ -31,14 +31,19 @@ from wsrm_mq.destination.checks import (
     reply_endpoint_of,
 )
 from wsrm_mq.destination.client import Client, Peer
-from wsrm_mq.destination.commits import acknowledging, asking, creating, last_reply, sender_of, unsequenced
+from wsrm_mq.destination.commits import (
+    Fetching,
+    acknowledging,
+    asking,
+    creating,
+    ended_there,
+    last_reply,
+    sender_of,
+    unsequenced,
+)
 from wsrm_mq.destination.connections import Connections
-from wsrm_mq.destination.copies import Copies
-from wsrm_mq.destination.elsewhere import ended_there
+from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
-from wsrm_mq.destination.make_connection import Fetching
-from wsrm_mq.destination.operations import Operations
-from wsrm_mq.destination.reach import Reach
 from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
 from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.envelope.headers import Headers

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.source import Source
-from wsrm_mq.envelope.stream import expand
+from wsrm_mq.envelope.stream import Source, expand
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_well_formed, check_whole, ends_once, looks_whole
 from wsrm_mq.queue.arrival import Body
 

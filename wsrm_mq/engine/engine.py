@@ -21,23 +21,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq import tracing
-from wsrm_mq.delivery.delivery import Call, Delivery
+from wsrm_mq.delivery.chores import Ends, Gaps
+from wsrm_mq.delivery.completion import Waiters
+from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.dispatcher import Dispatcher
-from wsrm_mq.delivery.ends import Ends
-from wsrm_mq.delivery.gaps import Gaps
-from wsrm_mq.delivery.gate import Gate
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.waiting import Waiters
 from wsrm_mq.delivery.watch import Watch
-from wsrm_mq.engine.duty import Duty
-from wsrm_mq.engine.prefork import defer
-from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.errors import ConfigurationError, StoreUnavailable
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
 from wsrm_mq.queue.arrival import Receipt
@@ -53,6 +49,153 @@ if TYPE_CHECKING:
     from wsrm_mq.delivery.hanging import Patient
     from wsrm_mq.delivery.posted import Post
     from wsrm_mq.delivery.posting import Written
+
+
+# The application is not forked in the middle of a call.
+#
+# An application may fork while it is served, and a server's master delivers where no worker lives. Open files of a
+# call would be in the child as well, and a SQLite connection of the application's own that is carried over a fork
+# breaks its file. So a fork waits for the calls to end, and none begins meanwhile.
+
+
+class Gate:
+    """Calls the application while it is open. ``runs_here`` answers whether this very thread, as that of an event loop,
+    runs the calls of other threads: such calls cannot end while it waits."""
+
+    def __init__(self, call: Call, runs_here: Callable[[], bool] = lambda: False) -> None:
+        self._call = call
+        self._runs_here = runs_here
+        self._lock = threading.Lock()
+        """Taken as itself: an error thrown into a request's thread could leave a condition's own ``with`` locked."""
+        self._changed = threading.Condition(self._lock)
+        self._inside: set[int] = set()
+        """The threads that call."""
+        self._is_open = True
+
+    def __call__(self, delivery: Delivery) -> Outcome:
+        me = threading.get_ident()
+        with self._lock:
+            while not self._is_open:
+                self._changed.wait()
+            self._inside.add(me)
+        try:
+            return self._call(delivery)
+        finally:
+            with self._lock:
+                self._inside.discard(me)
+                if not self._is_open:
+                    self._changed.notify_all()
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the caller is the application, within a call."""
+        return threading.get_ident() in self._inside or (bool(self._inside) and self._runs_here())
+
+    def close(self, seconds: float) -> bool:
+        """Let no call in, and wait for the calls inside to end, at most ``seconds``; not for one of this thread, where
+        it is the application itself that forks, nor for calls that this thread has to run. Answers whether all have
+        ended."""
+        me = threading.get_ident()
+        with self._lock:
+            self._is_open = False
+            return self._changed.wait_for(lambda: not self._inside - {me}, 0 if self._runs_here() else seconds)
+
+    def open(self) -> None:
+        with self._lock:
+            self._is_open = True
+            self._changed.notify_all()
+
+
+# The duty of a process to deliver messages of other processes: one that only forks workers has none.
+#
+# A server that preloads the application does so in a process that will never be asked a request. Were it to deliver,
+# it would fork in the middle of a call. Python does not say which process that is, so each goes by what it has seen:
+# one that was asked delivers; one that was not begins after a short grace, in which a server has forked its workers;
+# and one that has forked stands by, as long as an instance lives that is younger, as its workers are. The youngest
+# live instance has no younger one, so two that stand by do not wait for each other.
+
+GRACE_SECONDS: Final = 1.0
+
+
+class Duty:
+    """The duty of one process, from its start on. ``is_asked``: a request has come, or the server says that it
+    serves."""
+
+    def __init__(self, *, is_asked: bool = False) -> None:
+        self.is_asked = is_asked
+        self.is_on = is_asked
+        self._has_forked = False
+        self._begins_at: float | None = time.monotonic() + GRACE_SECONDS
+        """``None``: not before a look has put it off."""
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next look may find it on."""
+        return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
+
+    def ask(self) -> None:
+        """Note that this process serves: it delivers from now on, even where a younger one lives."""
+        self.is_asked = self.is_on = True
+
+    def look(self, younger_lives: bool) -> None:
+        """Begin when the time has come; leave it to a younger instance. To be called time and again."""
+        if self._begins_at is None or (self._has_forked and younger_lives):
+            self.is_on = self.is_asked
+            self._begins_at = time.monotonic() + GRACE_SECONDS
+        elif not self.left:
+            self.is_on = True
+
+    def fork(self) -> None:
+        """Stand by, where this process was not asked. Not to be called during a ``look``. The fork may have to wait, so
+        the grace runs from the first look after it."""
+        self._has_forked = True
+        self.is_on = self.is_asked
+        self._begins_at = None
+
+
+# uWSGI, the server that forks its workers without telling Python.
+#
+# It loads the application in its master, unless told ``lazy-apps``, and forks in C: no hook of Python's runs. A
+# SQLite connection that is open then would be worse than useless in a worker: SQLite goes by what it knows of its own
+# process, and believes in locks there that only the master has. So nothing is opened in the master; each worker
+# starts for itself.
+
+
+def _defer(start: Callable[[], None]) -> bool:
+    """Whether this process is one that workers are forked from; then each of them calls ``start``, once it is one.
+
+    Raises ``ConfigurationError`` where threads could not run between requests.
+    """
+    try:
+        import uwsgi
+    except ImportError:
+        return False
+    if not hasattr(uwsgi, "opt"):  # a directory of that name can be imported too
+        return False
+    if not {"threads", "enable-threads"} & {_text(option) for option in uwsgi.opt}:
+        raise ConfigurationError(
+            "uWSGI runs Python's threads only during requests, so nothing would be delivered between them."
+            " Give it `enable-threads = true`, or `threads`."
+        )
+    if uwsgi.worker_id():
+        return False
+    with suppress(Exception):  # importing it replaces the hook that there is: better now than after ours
+        import uwsgidecorators  # noqa: F401
+    before: Callable[[], None] | None = getattr(uwsgi, "post_fork_hook", None)
+
+    def in_worker() -> None:
+        if before is not None:
+            before()
+        if uwsgi.worker_id():  # and no mule or spooler
+            start()
+
+    uwsgi.post_fork_hook = in_worker
+    return True
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
 
 _LAST_COMMIT_SECONDS: Final = 1.0
 """For the last commit of a close, whose time may be used up."""
@@ -175,7 +318,7 @@ class Engine:
                     f"{self.where}: was open when this process was forked, and Python was not told.",
                     "Have the workers load the application, or make the middleware with start=False.",
                 )
-            if defer(self._start_in_worker):
+            if _defer(self._start_in_worker):
                 self._deferred = os.getpid()
             else:
                 self._start()

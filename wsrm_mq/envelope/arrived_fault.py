@@ -9,15 +9,62 @@ from __future__ import annotations
 from typing import Final
 from xml.parsers import expat
 
-from wsrm_mq.envelope.encoding import expat_encoding
-from wsrm_mq.envelope.fault_pass import FaultPass
-from wsrm_mq.envelope.lexical import parse_identifier
+from wsrm_mq.envelope.lexical import WHITE_SPACE, parse_identifier
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, expat_encoding, split_name
 from wsrm_mq.envelope.seen import Seen
-from wsrm_mq.envelope.source import Source, pieces
+from wsrm_mq.envelope.stream import Source, pieces
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
+
+# A pass over a fault: the path of open elements, and the text of the innermost one.
+
+
+class FaultPass:
+    """``path`` has the expanded names of the elements that are open, ``started`` and ``ended`` are called while the one
+    they are about is its last."""
+
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self.path: list[str] = []
+        self._scope: list[tuple[str, str]] = []
+        self._text: list[str] = []
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text.append
+        parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
+        parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+
+    def started(self) -> None:
+        """An element begins."""
+
+    def ended(self) -> None:
+        """An element ends."""
+
+    @property
+    def local_path(self) -> list[str]:
+        return [split_name(name)[1] for name in self.path]
+
+    @property
+    def said(self) -> str:
+        """The text of the element that ends, behind its last child."""
+        return "".join(self._text).strip(WHITE_SPACE)
+
+    @property
+    def said_name(self) -> tuple[str | None, str, str]:
+        """(namespace, prefix, local name) of the qualified name that it says; the namespace is ``None`` where the
+        prefix is not declared."""
+        prefix, _, local = self.said.rpartition(":")
+        return dict(self._scope).get(prefix), prefix, local
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        self.path.append(name)
+        self._text.clear()
+        self.started()
+
+    def _end(self, _name: str) -> None:
+        self.ended()
+        self.path.pop()
+
 
 _CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
 """(parent, element), by local name."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.content import ContentType, parse_content_type
 from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.source import Source, readable
+from wsrm_mq.envelope.stream import Source, readable
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 

@@ -6,15 +6,23 @@ not know are passed over (NS-007).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from wsrm_mq.envelope.endpoint import read_endpoint
 from wsrm_mq.envelope.headers import RMBody
-from wsrm_mq.envelope.lexical import parse_duration, parse_identifier, parse_unsigned, simple_text
+from wsrm_mq.envelope.lexical import (
+    escape_attribute,
+    is_absolute_uri,
+    parse_duration,
+    parse_identifier,
+    parse_unsigned,
+    simple_text,
+)
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
+from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import (
     AckRequested,
@@ -37,7 +45,88 @@ from wsrm_mq.sequence.faults import (
     InvalidAddressingHeader,
     MalformedMessage,
 )
-from wsrm_mq.versions import FLOW_NAMESPACE, MAKE_CONNECTION_NAMESPACE, MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion
+from wsrm_mq.versions import (
+    ADDRESSING_VERSIONS,
+    FLOW_NAMESPACE,
+    MAKE_CONNECTION_NAMESPACE,
+    MAX_MESSAGE_NUMBER,
+    RM_OF_NAMESPACE,
+    SOAP_VERSIONS,
+    AddressingVersion,
+    RMVersion,
+)
+
+# Endpoint references: their addresses, and their parameters as stand-alone XML text.
+#
+# The parameters have to be echoed as header blocks later, in another envelope, so each carries the namespace
+# declarations it needs. The text is cut from the document instead of being written anew: a prefix inside a value
+# keeps its meaning.
+
+_ADDRESS: Final = {f"{ns}{NAME_SEPARATOR}Address": version for ns, version in ADDRESSING_VERSIONS.items()}
+_WSSE: Final = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
+_NOT_ECHOED: Final = frozenset(("", *SOAP_VERSIONS, *ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, _WSSE))
+"""A parameter in one of these would become a header block that its receiver takes for ours (§7)."""
+_CONTAINERS: Final = frozenset(
+    f"{ns}{NAME_SEPARATOR}{local}"
+    for ns in ADDRESSING_VERSIONS
+    for local in ("ReferenceParameters", "ReferenceProperties")
+)
+_OPENING: Final = re.compile(r"<[^\s/>]+")
+
+
+def _read_endpoint(
+    element: Element, addressing: AddressingVersion, outline: Outline, charset: str | None, limits: Limits
+) -> EndpointReference:
+    """Read an endpoint reference. Raises ``ValueError`` with the code of WS-Addressing 1.0 for its error (SOAP binding
+    §6.4.1)."""
+    address: str | None = None
+    parameters: list[Element] = []
+    for child in element:
+        version = _ADDRESS.get(child.tag)
+        if version is not None:
+            if address is not None or version is not addressing:
+                raise ValueError("InvalidCardinality" if address is not None else "InvalidEPR")
+            address = simple_text(child)
+        elif child.tag in _CONTAINERS:
+            parameters.extend(child)
+    if address is None:
+        raise ValueError("MissingAddressInEPR")
+    if not is_absolute_uri(address):
+        raise ValueError("InvalidAddress")
+    if not parameters or outline.root is None:
+        return EndpointReference(address)
+    texts = _parameter_texts(b"".join(outline.read), charset)
+    ordinals = {e: ordinal for ordinal, e in enumerate(outline.root.iter(), 1)}
+    kept = [texts.get(ordinals[e]) for e in parameters]
+    if None in kept or sum(len(text or "") for text in kept) > limits.parameter_bytes:
+        raise ValueError("InvalidEPR")
+    return EndpointReference(address, tuple(filter(None, kept)))
+
+
+def _parameter_texts(document: bytes, charset: str | None) -> dict[int, str]:
+    """The text of each reference parameter by the ordinal of its start tag, empty for one that is not echoed.
+
+    ``document`` may break off behind the parameters. A parameter is missing if there was too much before it.
+    """
+    located = locate(document, charset, into_body=True)
+    return {
+        span.ordinal: "" if span.namespace in _NOT_ECHOED else _stand_alone(located, span)
+        for span in located.spans
+        if span.parent is not None and span.parent.name in _CONTAINERS and span.stop >= 0
+    }
+
+
+def _stand_alone(document: Document, span: Span) -> str:
+    text = document.text(span.start, span.stop)
+    opening = _OPENING.match(text)
+    cut = opening.end() if opening else 0
+    declarations = "".join(
+        f' xmlns{":" if prefix else ""}{prefix}="{escape_attribute(uri)}"'
+        for prefix, uri in span.outer.items()
+        if prefix not in span.own and (not prefix or f"{prefix}:" in text)
+    )
+    return text[:cut] + declarations + text[cut:]
+
 
 _ENDINGS: Final[Mapping[str, type[CloseSequence] | type[TerminateSequence]]] = {
     "CloseSequence": CloseSequence,
@@ -123,7 +212,7 @@ class Reader:
     def header_endpoint(self, block: Element) -> EndpointReference:
         """The endpoint reference that an addressing header is."""
         try:
-            return read_endpoint(block, self._addressing, self._outline, self._charset, self._limits)
+            return _read_endpoint(block, self._addressing, self._outline, self._charset, self._limits)
         except ValueError as error:
             header = _local(block)
             reason = f"The addressing header {header} cannot be used."
@@ -174,7 +263,7 @@ class Reader:
 
     def _endpoint(self, element: Element) -> EndpointReference:
         try:
-            return read_endpoint(element, self._addressing, self._outline, self._charset, self._limits)
+            return _read_endpoint(element, self._addressing, self._outline, self._charset, self._limits)
         except ValueError as error:
             raise _refused(f"{_local(element)} is not a usable endpoint reference: {error}.") from None
 
@@ -258,7 +347,7 @@ def _refused(reason: str) -> EnvelopeError:
     return EnvelopeError(CreateSequenceRefused(reason))
 
 
-_ADDRESS: Final = f"{MAKE_CONNECTION_NAMESPACE}{NAME_SEPARATOR}Address"
+_MAKE_CONNECTION_ADDRESS: Final = f"{MAKE_CONNECTION_NAMESPACE}{NAME_SEPARATOR}Address"
 _MOST_NAMED: Final = 16
 """Selections that a fault names: the sender chooses how many there are."""
 
@@ -266,8 +355,8 @@ _MOST_NAMED: Final = 16
 def read_make_connection(element: Element) -> MakeConnection:
     """Read a MakeConnection. An Address without text counts as none; any other child selects messages by a property
     that is not known here. Raises ``EnvelopeError`` for more than one Address."""
-    addresses = [simple_text(child) for child in element if child.tag == _ADDRESS]
+    addresses = [simple_text(child) for child in element if child.tag == _MAKE_CONNECTION_ADDRESS]
     if len(addresses) > 1:
         raise EnvelopeError(MalformedMessage("MakeConnection has more than one Address."))
-    others = dict.fromkeys(split_name(child.tag) for child in element if child.tag != _ADDRESS)
+    others = dict.fromkeys(split_name(child.tag) for child in element if child.tag != _MAKE_CONNECTION_ADDRESS)
     return MakeConnection(addresses[0] or None if addresses else None, tuple(others)[:_MOST_NAMED])

@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from wsrm_mq.envelope.lexical import render_duration
-from wsrm_mq.envelope.text import escape
+from wsrm_mq.envelope.lexical import escape, render_duration
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     EndpointReference,

@@ -7,11 +7,10 @@ import re
 from typing import Final, NamedTuple
 from xml.parsers import expat
 
-from wsrm_mq.envelope.encoding import expat_encoding
-from wsrm_mq.envelope.fault_pass import FaultPass
+from wsrm_mq.envelope.arrived_fault import FaultPass
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import envelope_in
-from wsrm_mq.envelope.outline import NAME_SEPARATOR, split_name
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, expat_encoding, split_name
 from wsrm_mq.envelope.render import addressing_elements, endpoint, parameter_headers
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.errors import EnvelopeError, WSRMError

@@ -18,9 +18,8 @@ from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.outline import Outline, read_outline
 from wsrm_mq.envelope.reading import Reader, read_make_connection
-from wsrm_mq.envelope.rules import first_fault
-from wsrm_mq.envelope.seen import Seen
-from wsrm_mq.envelope.source import Source
+from wsrm_mq.envelope.seen import Seen, first_fault
+from wsrm_mq.envelope.stream import Source
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.faults import MalformedMessage

@@ -20,7 +20,7 @@ from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.outline import Outline
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.source import Source
+from wsrm_mq.envelope.stream import Source
 from wsrm_mq.sequence.elements import SequenceHeader
 
 _KINDS: Final = 256

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.parsers import expat
 
-from wsrm_mq.envelope.encoding import codec_of, expat_encoding
-from wsrm_mq.envelope.outline import NAME_SEPARATOR
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, codec_of, expat_encoding
 from wsrm_mq.versions import SOAP_VERSIONS
 
 _BODY: Final = frozenset(f"{ns}{NAME_SEPARATOR}Body" for ns in SOAP_VERSIONS)

@@ -10,11 +10,10 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from wsrm_mq.envelope.content import parse_content_type
-from wsrm_mq.envelope.encoding import expat_encoding
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import Window, check_closed, ends_closed, envelope_in
-from wsrm_mq.envelope.source import Source, pieces
-from wsrm_mq.envelope.stream import Expanded
+from wsrm_mq.envelope.outline import expat_encoding
+from wsrm_mq.envelope.stream import Expanded, Source, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
 

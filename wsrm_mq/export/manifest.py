@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,27 @@ from typing import Any, BinaryIO, Final, Self, TypeVar
 
 import msgspec
 
-from wsrm_mq.errors import ExportError, NotAllowed, NotFound
+from wsrm_mq.errors import ConfigurationError, ExportError, NotAllowed, NotFound
 from wsrm_mq.export.schema import TABLES, VERSION
 from wsrm_mq.files import lock_at_once, replacing
+
+# Places of exports and archives, which lie on this machine.
+
+_FILE: Final = re.compile(r"^file:(//(localhost)?)?(?=/)", re.I)
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def on_this_machine(path: str) -> str:
+    """The path that ``path`` is, also where it is an address ``file:``. Raises ``ConfigurationError`` for any other
+    address: its name would become that of a directory here."""
+    plain = _FILE.sub("", path)
+    if (address := _ADDRESS.match(plain)) and not os.path.lexists(plain):
+        raise ConfigurationError(
+            f"{path}: addresses with {address[1]}: are not supported yet. Mount it, or copy it to this machine, and "
+            "name its path."
+        )
+    return plain
+
 
 FORMAT: Final = "wsrm-export"
 MANIFEST: Final = "manifest.json"

@@ -23,8 +23,8 @@ from binascii import Error, a2b_base64, b2a_base64
 from typing import Any, Final, NamedTuple
 from xml.parsers import expat
 
+from wsrm_mq.envelope.lexical import escape, escape_attribute
 from wsrm_mq.envelope.render import addressing_headers, envelope
-from wsrm_mq.envelope.text import escape, escape_attribute
 from wsrm_mq.errors import BadRequest
 from wsrm_mq.node.payload import LONGEST
 from wsrm_mq.queue.adding import MAX_HOPS, Header, Put

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from wsrm_mq.destination.proxies import Proxies
+from wsrm_mq.destination.connections import Proxies
 from wsrm_mq.errors import NotAuthenticated, TooManyLogins
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import browsing

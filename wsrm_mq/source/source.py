@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from wsrm_mq import outbox
+from wsrm_mq.delivery.completion import Signal
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, tend
-from wsrm_mq.delivery.waiting import Signal
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending

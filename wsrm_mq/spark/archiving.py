@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.archive.batches import added, begun, verified
-from wsrm_mq.archive.files import columns_of
-from wsrm_mq.archive.manifest import Archive, ArchivedSegment, Keys, locked
+from wsrm_mq.archive.files import Archive, ArchivedSegment, Keys, columns_of, locked
 from wsrm_mq.archive.planning import Wanted, plan
 from wsrm_mq.archive.verifying import Found, Tally, holding, stable, tally
 from wsrm_mq.errors import ExportError
@@ -21,8 +20,8 @@ from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.pieces import opened
 from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.spark.session import Batches, answers
 from wsrm_mq.spark.source import read
-from wsrm_mq.spark.tasks import Batches, answers
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import snapshot
 

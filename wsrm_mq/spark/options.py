@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
-from wsrm_mq.export.manifest import is_part
+from wsrm_mq.export.manifest import is_part, on_this_machine
 from wsrm_mq.export.pieces import Bounds
-from wsrm_mq.export.places import on_this_machine
 from wsrm_mq.export.schema import Column, Table, chosen, table_named
 
 _KEYS: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")

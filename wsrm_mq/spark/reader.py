@@ -7,31 +7,131 @@ paths, numbers and filters, and opens the store itself, only for reading.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import datasource as spark
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from sqlalchemy import ColumnElement, func, not_, or_, select
 
 from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.export.arrow import files_of, rows
 from wsrm_mq.export.contents import Exposure
+from wsrm_mq.export.formats import EPOCH
 from wsrm_mq.export.manifest import Manifest, load
-from wsrm_mq.export.pieces import Bounds, Origin, Reading, before, bounds, opened, origin, pieces
-from wsrm_mq.export.schema import Column, Kind
-from wsrm_mq.export.segments import files_of, rows
-from wsrm_mq.spark.filters import condition, is_selective, narrowed
+from wsrm_mq.export.pieces import Bounds, Origin, Reading, before, bounds, compared, opened, origin, pieces
+from wsrm_mq.export.schema import Column, Kind, Table
 from wsrm_mq.spark.options import Options
+from wsrm_mq.store import published as views
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+
+# Filters of Spark as conditions of a statement, so that the store decides them and sends fewer rows to Spark.
+#
+# A filter goes to the executors as it came; the condition is made where it is used.
+
+
+def _starts(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    return func.substr(column, 1, len(value)) == value
+
+
+def _ends(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    return func.substr(column, -len(value)) == value
+
+
+_COMPARISONS: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], Any], ColumnElement[bool]]]] = {
+    spark.EqualTo: lambda column, value: column == value,
+    spark.GreaterThan: lambda column, value: column > value,
+    spark.GreaterThanOrEqual: lambda column, value: column >= value,
+    spark.LessThan: lambda column, value: column < value,
+    spark.LessThanOrEqual: lambda column, value: column <= value,
+    spark.In: lambda column, values: or_(*(column == value for value in values)),
+}
+_OF_TEXT: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], str], ColumnElement[bool]]]] = {
+    spark.StringStartsWith: _starts,
+    spark.StringEndsWith: _ends,
+    spark.StringContains: lambda column, value: func.instr(column, value) > 0,
+}
+_OF_NULL: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any]], ColumnElement[bool]]]] = {
+    spark.IsNull: lambda column: column.is_(None),
+    spark.IsNotNull: lambda column: column.is_not(None),
+}
+_TYPES: Final = {Kind.TEXT: str, Kind.INTEGER: int, Kind.BOOLEAN: bool, Kind.TIME: datetime}
+
+
+def _condition(table: Table, wanted: spark.Filter) -> ColumnElement[bool] | None:
+    """The condition of ``wanted`` for rows of the store; ``None`` where Spark has to decide it."""
+    if isinstance(wanted, spark.Not):
+        inner = _condition(table, wanted.child)
+        return not_(inner) if inner is not None else None
+    path = getattr(wanted, "attribute", ())
+    column = next((one for one in table.columns if path == (one.name,)), None)
+    stored = compared(table, column.name) if column is not None else None
+    if column is None or stored is None:
+        return None
+    if type(wanted) in _OF_NULL:
+        return _OF_NULL[type(wanted)](stored)
+    value: Any = getattr(wanted, "value", None)
+    if type(wanted) in _OF_TEXT:
+        return _OF_TEXT[type(wanted)](stored, value) if isinstance(value, str) and value else None
+    if type(wanted) not in _COMPARISONS:
+        return None
+    values = [_stored(column.kind, one) for one in (value if isinstance(wanted, spark.In) else (value,))]
+    if not values or None in values:
+        return None
+    if column.name == "sequence" and table.name == "messages" and isinstance(wanted, spark.EqualTo | spark.In):
+        return _of_sequences(values)
+    return _COMPARISONS[type(wanted)](stored, values if isinstance(wanted, spark.In) else values[0])
+
+
+def _stored(kind: Kind, value: Any) -> Any:
+    """A value as a read view has it; ``None`` where it has none that means the same."""
+    if type(value) is not _TYPES.get(kind):
+        return None
+    if isinstance(value, datetime):
+        is_exact = value.tzinfo is not None and value.microsecond % 1_000 == 0
+        return (value - EPOCH) // timedelta(milliseconds=1) if is_exact else None
+    return int(value) if isinstance(value, bool) else value
+
+
+def _of_sequences(identifiers: list[str]) -> ColumnElement[bool]:
+    """The condition for messages of these sequences, which uses the store's index of them."""
+    its = views.sequence_messages.c
+    return views.messages.c.position.in_(select(its.position).where(or_(*(its.sequence == one for one in identifiers))))
+
+
+def _is_selective(table: Table, filters: Iterable[spark.Filter]) -> bool:
+    """Whether the filters name a sequence, so that one partition can read all rows that fit."""
+    return table.name == "messages" and any(
+        isinstance(one, spark.EqualTo) and one.attribute == ("sequence",) for one in filters
+    )
+
+
+def _narrowed(table: Table, filters: Iterable[spark.Filter], within: Bounds) -> Bounds:
+    """The keys that can fit."""
+    lower, upper = within
+    for one in filters:
+        value = getattr(one, "value", None)
+        if getattr(one, "attribute", ()) != (table.key[0],) or type(value) is not int:
+            continue
+        if isinstance(one, spark.EqualTo | spark.GreaterThanOrEqual | spark.GreaterThan):
+            lower = max(lower, value)
+        if isinstance(one, spark.EqualTo | spark.LessThanOrEqual | spark.LessThan):
+            upper = min(upper, value)
+    return Bounds(lower, upper)
+
 
 KEYS: Final = 250_000
 """The keys of a partition."""
 PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 """Characters that Spark takes for a pattern in the name of a file."""
-_TYPES: Final[dict[Kind, t.DataType]] = {
+_SPARK_TYPES: Final[dict[Kind, t.DataType]] = {
     Kind.TEXT: t.StringType(),
     Kind.INTEGER: t.LongType(),
     Kind.BOOLEAN: t.BooleanType(),
@@ -82,7 +182,7 @@ class Reader(DataSourceReader):
                 source, within = origin(db, self.options.node), bounds(db, self.options.table)
             found.append((path, source.store))
             if within is not None:
-                within, keys = narrowed(self.options.table, self.filters, within), self.options.keys
+                within, keys = _narrowed(self.options.table, self.filters, within), self.options.keys
                 if keys is not None:
                     within = Bounds(max(within.lower, keys[0].lower), min(within.upper, keys[-1].upper))
                 stores.append(OfStore(path, source, within, keys or (within,)))
@@ -93,7 +193,7 @@ class Reader(DataSourceReader):
     def _divided(self, stores: list[OfStore]) -> Iterator[OfStore]:
         count = sum(one.within.upper - one.within.lower + 1 for one in stores)
         each = -(-count // self.options.partitions) if self.options.partitions is not None else KEYS
-        if is_selective(self.options.table, self.filters):
+        if _is_selective(self.options.table, self.filters):
             each = count
         for store in stores:
             lower, upper = store.within
@@ -124,7 +224,7 @@ class Reader(DataSourceReader):
     def _pieces(self, partition: OfStore) -> Iterator[list[tuple[object, ...]]]:
         table, columns = self.options.table, self.options.columns
         exposure = Exposure(self.options.headers, security=self.options.security)
-        wanted = tuple(made for made in (condition(table, one) for one in self.filters) if made is not None)
+        wanted = tuple(made for made in (_condition(table, one) for one in self.filters) if made is not None)
         reading = Reading(table, columns, exposure, partition.source, wanted)
         with opened(Path(partition.path)) as db:
             for lower, upper in partition.keys:
@@ -138,7 +238,7 @@ class PushingReader(Reader):
         """Takes filters of stores; answers those that Spark has to apply."""
         if any(Path(path).is_dir() for path in self.options.paths):
             return filters
-        taken = tuple(one for one in filters if condition(self.options.table, one) is not None)
+        taken = tuple(one for one in filters if _condition(self.options.table, one) is not None)
         self.filters = taken
         return [one for one in filters if not any(one is other for other in taken)]
 
@@ -148,13 +248,13 @@ class PushingReader(Reader):
 
 def schema_of(columns: Iterable[Column]) -> t.StructType:
     """The columns of an export as Spark has them."""
-    return t.StructType([t.StructField(column.name, _TYPES[column.kind]) for column in columns])
+    return t.StructType([t.StructField(column.name, _SPARK_TYPES[column.kind]) for column in columns])
 
 
 def check(given: t.StructType, columns: Iterable[Column]) -> None:
     """Raises ``ConfigurationError`` where a schema that a user gave has other types."""
     for field, column in zip(given, columns, strict=True):
-        wanted = _TYPES[column.kind]
+        wanted = _SPARK_TYPES[column.kind]
         if field.dataType != wanted:
             told = f"the column {column.name} is {wanted.simpleString()}, not {field.dataType.simpleString()}."
             raise ConfigurationError(told)

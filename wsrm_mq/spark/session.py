@@ -7,21 +7,24 @@ package, in one line, without the stacks of Java and Python.
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote
 
 from wsrm_mq import errors
 from wsrm_mq.errors import ConfigurationError, ExportError, SparkFailed, StoreError, WSRMError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyarrow import RecordBatch
+    from pyspark.sql import DataFrame, SparkSession
+
 
 ANYWHERE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
 """Settings that every session needs; they can be set while it runs."""
@@ -140,3 +143,29 @@ def _plain(text: str, log: Path | None) -> WSRMError:
     step = next((step for pattern, step in _STEPS if re.search(pattern, text)), None)
     where = f" All that it said is in {log}." if log is not None else ""
     return SparkFailed(f"Spark: {said}.{f' {step}' if step else ''}{where}")
+
+
+# Work that a task of Spark does with a partition, and its answer.
+
+R = TypeVar("R")
+Batches = Iterator["RecordBatch"]
+
+
+def answers(frame: DataFrame, task: Callable[[Batches], R]) -> list[R]:
+    """Run ``task`` on each partition of ``frame``, where its tasks run, and collect the answers."""
+
+    def run(batches: Batches) -> Batches:
+        import pyarrow as pa
+
+        yield pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(task(batches))], pa.binary())})
+
+    return [pickle.loads(row.answer) for row in frame.mapInArrow(run, "answer binary").collect()]
+
+
+def partition() -> tuple[int, int]:
+    """The number of the partition that this task has, and that of the attempt at it, which no other has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), context.taskAttemptId()

@@ -17,11 +17,8 @@
 and ``Reply`` reads the answers. ``with Lifespan(application):`` starts and stops an ASGI application.
 """
 
-from wsrm_mq.testing.clock import ManualClock
 from wsrm_mq.testing.envelopes import FRESH, EnvelopeFactory, Operation
-from wsrm_mq.testing.in_process import ASGIWire, Lifespan, WSGIWire
-from wsrm_mq.testing.lossy import Fate, Line, LossyWire, Traffic
-from wsrm_mq.testing.reply import Ack, Created, Place, Reply, ReplyFault
+from wsrm_mq.testing.reply import Ack, Created, ManualClock, Place, Reply, ReplyFault
 from wsrm_mq.testing.sender import (
     Refused,
     RMSender,
@@ -30,7 +27,19 @@ from wsrm_mq.testing.sender import (
     shuffled_windows,
     wait_until_delivered,
 )
-from wsrm_mq.testing.wire import HTTPAnswer, HTTPWire, Wire, http_request
+from wsrm_mq.testing.wire import (
+    ASGIWire,
+    Fate,
+    HTTPAnswer,
+    HTTPWire,
+    Lifespan,
+    Line,
+    LossyWire,
+    Traffic,
+    Wire,
+    WSGIWire,
+    http_request,
+)
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 
 __all__ = [

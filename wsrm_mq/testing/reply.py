@@ -212,3 +212,20 @@ def _qname(element: Any) -> tuple[str, str]:
     """(namespace, local name) of an element's QName value; an undeclared prefix raises ``KeyError``."""
     prefix, _, local = (element.text or "").strip().rpartition(":")
     return (element.nsmap[prefix] if prefix else element.nsmap.get(None) or "", local)
+
+
+# A clock that stands still until it is told.
+
+
+class ManualClock:
+    """Milliseconds since the epoch that pass only when told to; a negative step is a clock set back."""
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, milliseconds: int) -> int:
+        self.now += milliseconds
+        return self.now

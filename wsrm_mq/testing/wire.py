@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import enum
+import io
+import re
 import socket
 import struct
-from collections.abc import Mapping
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from random import Random
 from typing import Any, Final, Protocol, Self
+from urllib.parse import unquote_to_bytes
 
 from lxml import etree
 
@@ -167,3 +176,270 @@ class HTTPWire:
         if len(content) < size:
             raise ConnectionError(f"closed after {len(content)} of {size} bytes of a body")
         return content
+
+
+# A bad line: it loses requests and answers, repeats messages, and takes its time.
+
+_NUMBER: Final = re.compile(rb"MessageNumber>(\d+)<")
+
+
+class Fate(enum.Enum):
+    """The fate of an exchange on a bad line."""
+
+    ARRIVES = enum.auto()
+    REQUEST_LOST = enum.auto()
+    """Half of it arrives and the connection breaks."""
+    ANSWER_LOST = enum.auto()
+    """The service has it, and the source does not know."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts of a line."""
+
+    transmissions: int = 0
+    requests_lost: int = 0
+    answers_lost: int = 0
+    duplicates: int = 0
+    """Messages that the line repeated. Messages that a source sends again do not count."""
+
+
+class Line:
+    """A bad line, shared by the wires over it. ``loss`` and ``duplicates`` are chances from 0 to 1, ``delay`` is the
+    most seconds that a transmission takes longer. A seed does the same to the same transmission of a message, whatever
+    thread sends it."""
+
+    def __init__(self, loss: float = 0.0, duplicates: float = 0.0, *, delay: float = 0.0, seed: int = 0) -> None:
+        self.loss, self.duplicates, self.delay, self.seed = loss, duplicates, delay, seed
+        self.traffic = Traffic()
+        self._transmissions: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def fate(self, number: int, transmission: int) -> Fate:
+        random = self._random("loss", number, transmission)
+        if random.random() >= self.loss:
+            return Fate.ARRIVES
+        return random.choice((Fate.REQUEST_LOST, Fate.ANSWER_LOST))
+
+    def repeats(self, number: int, transmission: int) -> bool:
+        return self._random("duplicate", number, transmission).random() < self.duplicates
+
+    def transmit(self, number: int) -> tuple[Fate, bool, float]:
+        """Count the next transmission of a message, and answer its fate, whether it is repeated, and its delay in
+        seconds."""
+        with self._lock:
+            self._transmissions[number] += 1
+            transmission = self._transmissions[number]
+            fate = self.fate(number, transmission)
+            repeats = fate is not Fate.REQUEST_LOST and self.repeats(number, transmission)
+            self.traffic.transmissions += 1
+            self.traffic.requests_lost += fate is Fate.REQUEST_LOST
+            self.traffic.answers_lost += fate is Fate.ANSWER_LOST
+            self.traffic.duplicates += repeats
+        return fate, repeats, self._random("delay", number, transmission).random() * self.delay
+
+    def _random(self, *parts: object) -> Random:
+        return Random(f"{self.seed} {parts}")
+
+
+class LossyWire:
+    """A wire over a line. Requests without a message number, such as CreateSequence, always arrive."""
+
+    def __init__(self, wire: Wire, line: Line) -> None:
+        self._wire = wire
+        self._line = line
+
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
+        found = _NUMBER.search(body)
+        if found is None:
+            return self._wire.post(body, fields)
+        fate, repeats, seconds = self._line.transmit(int(found[1]))
+        time.sleep(seconds)
+        if fate is Fate.REQUEST_LOST:
+            self._wire.post_half(body, fields)
+            raise ConnectionError("the line lost the request")
+        if repeats:
+            self._wire.post(body, fields)
+        answer = self._wire.post(body, fields)
+        if fate is Fate.ANSWER_LOST:
+            raise ConnectionError("the line lost the answer")
+        return answer
+
+    def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
+        self._wire.post_half(body, fields)
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+# Wires to an application in this process, without a server, and its lifespan. Many threads may post on one.
+
+Message = MutableMapping[str, Any]
+ASGIApplication = Callable[
+    [Any, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+_OWN_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
+_SECONDS: Final = 60.0
+"""The longest time of an answer."""
+
+
+class WSGIWire:
+    """Calls a WSGI application. ``environ`` is put over that of each request."""
+
+    def __init__(self, app: WSGIApplication, path: str = "/", environ: Mapping[str, Any] | None = None) -> None:
+        self._app = app
+        self._environ = {"PATH_INFO": unquote_to_bytes(path).decode("latin-1"), **(environ or {})}
+
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
+        return self._call(body, len(body), fields)
+
+    def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
+        self._call(body[: len(body) // 2], len(body), fields)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _call(self, body: bytes, length: int, fields: Mapping[str, str]) -> HTTPAnswer:
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "CONTENT_LENGTH": str(length),
+            "SERVER_NAME": "127.0.0.1",
+            "SERVER_PORT": "80",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "REMOTE_ADDR": "127.0.0.1",
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.errors": io.StringIO(),
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+        }
+        for name, value in fields.items():
+            key = name.upper().replace("-", "_")
+            environ[key if key in _OWN_KEYS else f"HTTP_{key}"] = value
+        begun: list[tuple[str, list[tuple[str, str]]]] = []
+        content = io.BytesIO()
+
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[..., Any]:
+            begun.append((status, headers))
+            return content.write
+
+        parts = self._app({**environ, **self._environ}, start_response)
+        try:
+            content.writelines(parts)
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+        status, _, reason = begun[-1][0].partition(" ")
+        return HTTPAnswer(
+            int(status), {name.lower(): value for name, value in begun[-1][1]}, content.getvalue(), reason
+        )
+
+
+class ASGIWire:
+    """Calls an ASGI application in an event loop that all wires of the process share. ``scope`` is put over that of
+    each request."""
+
+    def __init__(self, app: ASGIApplication, path: str = "/", scope: Mapping[str, Any] | None = None) -> None:
+        self._app = app
+        self._scope = {"path": unquote_to_bytes(path).decode(), "raw_path": path.encode(), **(scope or {})}
+
+    def post(self, body: bytes, fields: Mapping[str, str]) -> HTTPAnswer:
+        return self._call([body], len(body), fields)
+
+    def post_half(self, body: bytes, fields: Mapping[str, str]) -> None:
+        try:
+            self._call([body[: len(body) // 2], None], len(body), fields)
+        except ConnectionError:
+            pass  # a client that is gone is told nothing
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _call(self, parts: list[bytes | None], length: int, fields: Mapping[str, str]) -> HTTPAnswer:
+        exchange = self._exchange(parts, {"Content-Length": str(length), **fields})
+        return asyncio.run_coroutine_threadsafe(exchange, _loop()).result(_SECONDS)
+
+    async def _exchange(self, parts: list[bytes | None], fields: Mapping[str, str]) -> HTTPAnswer:
+        """``None`` among ``parts``: the client is gone."""
+        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "client": ("127.0.0.1", 5000),
+            "server": ("127.0.0.1", 80),
+        }
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            if not parts:
+                await asyncio.Event().wait()  # the client stays
+            part = parts.pop(0)
+            if part is None:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self._app({**scope, **self._scope}, receive, send)
+        if not sent:
+            raise ConnectionError("the application sent no answer")
+        answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in sent[0]["headers"]}
+        return HTTPAnswer(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+class Lifespan:
+    """Starts an ASGI application in the loop of ``ASGIWire`` and stops it, as a server does: ``with Lifespan(app):``.
+
+    One that knows no lifespan is left as it is. Raises ``RuntimeError`` where it fails to start or to stop."""
+
+    def __init__(self, app: ASGIApplication) -> None:
+        self._app = app
+        self.state: dict[str, Any] = {}
+        """The state that the application fills at its start; ``ASGIWire(app, scope={"state": …})`` gives it to
+        requests."""
+
+    def __enter__(self) -> Self:
+        self._told: asyncio.Queue[Message] = asyncio.Queue()
+        self._said: asyncio.Queue[Message] = asyncio.Queue()
+        self._run = asyncio.run_coroutine_threadsafe(self._live(), _loop())
+        self._announce("startup")
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if not self._run.done():
+            self._announce("shutdown")
+            self._run.result(_SECONDS)
+
+    async def _live(self) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self._app(scope, self._told.get, self._said.put)
+        finally:
+            await self._said.put({"type": "lifespan.none"})
+
+    def _announce(self, event: str) -> None:
+        async def tell() -> Message:
+            await self._told.put({"type": f"lifespan.{event}"})
+            return await self._said.get()
+
+        said = asyncio.run_coroutine_threadsafe(tell(), _loop()).result(_SECONDS)
+        if said["type"].endswith(".failed"):
+            raise RuntimeError(f"{event}: {said.get('message') or 'failed'}")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="ASGIWire", daemon=True).start()
+    return loop

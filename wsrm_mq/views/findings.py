@@ -10,11 +10,11 @@ from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.applications import INTAKE
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views import hops, sources
+from wsrm_mq.views.overview import Fact, Sight
 from wsrm_mq.views.plans import PlanView
 from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.queues import Consumed, Lost, told_of
 from wsrm_mq.views.sentences import explanation
-from wsrm_mq.views.sight import Fact, Sight
 from wsrm_mq.views.situation import BACKLOG, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
 from wsrm_mq.views.words import counted, first_line, moment, span

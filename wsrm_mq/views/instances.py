@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, exists, not_, or_, select
 
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import CONSUMES, OUTGOING, ROUTES, SOURCE
+from wsrm_mq.store.applications import CONSUMES, OUTGOING, ROUTES, SOURCE, served
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
@@ -67,3 +67,30 @@ def known_instances(db: Database) -> list[tuple[Instance, bool | None]]:
     so it lives elsewhere, as that of a copied store, or will be found out by one that lives here."""
     store = file_of(db)
     return [(one, instances_of(store).lives(one.name)) for one in map(Instance._make, db.execute(_NOT_ENDED))]
+
+
+# Messages that wait for an application which no process serves.
+
+
+class Unserved(NamedTuple):
+    """A queue in which something waits that no live process may run."""
+
+    queue: str
+    application: str | None
+
+
+_QUEUES: Final = compiled(
+    select(views.queues.c.queue, views.queues.c.application)
+    .where(views.queues.c.kind == "app")
+    .order_by(views.queues.c.queue)
+)
+
+
+def unserved(db: Database, waiting: set[str]) -> list[Unserved]:
+    """Of the queues in which something is ``waiting``; none where no process lives at all."""
+    live = served(db)
+    return [
+        Unserved(name, application)
+        for name, application in (db.execute(_QUEUES) if live else ())
+        if name in waiting and not any(one.may_run(name, application) for one in live)
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Table, bindparam, func, literal, or_, select
 
@@ -21,25 +21,10 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.views.connections import find_connection
 from wsrm_mq.views.filters import conditions
 from wsrm_mq.views.instances import live_instances
-from wsrm_mq.views.known_names import refuse_unknown
-from wsrm_mq.views.naming import find_sequence
+from wsrm_mq.views.naming import find_sequence, refuse_unknown
 from wsrm_mq.views.query import Query, Term
 from wsrm_mq.views.rows import LedgerView, MessageDetail, MessageView, SequenceView
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_quiet, is_to_judge, judge
-
-__all__ = [
-    "deleted",
-    "find_sequence",
-    "having_verdict",
-    "judged",
-    "ledger",
-    "message",
-    "messages",
-    "resolved",
-    "sequence",
-    "sequences",
-    "what_fits",
-]
 
 PIECE: Final = 200
 """Rows of a statement; of one about messages, of the first, and each next one reads twice as many."""
@@ -87,7 +72,7 @@ def judged(db: Database, query: Query, *, after: str | None = None) -> Iterator[
 
 
 def _unjudged(db: Database, query: Query, after: str | None) -> Iterator[SequenceView]:
-    wanted = conditions(resolved(db, query), views.sequences)
+    wanted = conditions(_resolved(db, query), views.sequences)
     if any(map(_is_of_few, query.terms)):
         now = literal(query.now)
         wanted += (or_(is_to_judge(now), is_quiet(now)),)
@@ -157,17 +142,17 @@ def messages(
 def what_fits(db: Database, query: Query, view: Table = views.messages) -> tuple[ColumnElement[bool], ...]:
     """What a row of ``published.messages``, or of another view about messages, has to fulfil. Raises ``NotFound`` for a
     name that the query has."""
-    return conditions(resolved(db, query), view) + _of_verdict(db, query, view)
+    return conditions(_resolved(db, query), view) + _of_verdict(db, query, view)
 
 
 def _of_verdict(db: Database, query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
     """What messages have to fulfil where a verdict is asked for: to be of the sequences that have it."""
-    named = having_verdict(db, query)
+    named = _having_verdict(db, query)
     its = views.sequence_messages.c
     return () if named is None else (view.c.position.in_(select(its.position).where(its.sequence.in_(named))),)
 
 
-def having_verdict(db: Database, query: Query) -> Select[tuple[str]] | None:
+def _having_verdict(db: Database, query: Query) -> Select[tuple[str]] | None:
     """The sequences that have the verdict which is asked for, as a list within a statement; ``None``: none is."""
     asked = tuple(term for term in query.terms if term.key in _OF_SEQUENCES)
     if all(term.key != "verdict" for term in asked):
@@ -192,7 +177,7 @@ def deleted(db: Database, query: Query) -> list[tuple[int, str, int]]:
     if not all(map(_deleted_may_fit, query.terms)):
         return []
     asked = tuple(term for term in query.terms if term.key in _OUTLIVES and _is_of_the_last(term))
-    wanted = conditions(resolved(db, replace(query, terms=asked)), views.sequences)
+    wanted = conditions(_resolved(db, replace(query, terms=asked)), views.sequences)
     text, values = bound(_DELETED.where(views.sequences.c.pruned > 0, *wanted).order_by(_sequence.key))
     return [(key, identifier, count) for key, identifier, count in db.execute(text, values)]
 
@@ -211,7 +196,7 @@ def _is_of_the_last(term: Term) -> bool:
 """Words of a query for messages that say which sequences are to be judged."""
 
 
-def resolved(db: Database, query: Query, view: Table = views.messages) -> Query:
+def _resolved(db: Database, query: Query, view: Table = views.messages) -> Query:
     """The query with whole identifiers and names instead of parts of them. Raises ``NotFound``, and ``QueryError`` for
     a name that nothing can have."""
     refuse_unknown(db, query, view)
@@ -257,6 +242,8 @@ def message(db: Database, position: int) -> MessageDetail:
 # ledger
 
 
+# The acts of operators: the rows of the ledger that name one.
+
 _event: Final = views.ledger_events.c
 _LEDGER: Final = _of(views.ledger_events, LedgerView._fields).order_by(_event.key.desc()).limit(p("count"))
 _OF_SEQUENCE: Final = compiled(_LEDGER.where(_event.sequence == p("which")))
@@ -268,3 +255,32 @@ def ledger(db: Database, which: str | int, *, limit: int = 20) -> list[LedgerVie
     statement = _OF_MESSAGE if isinstance(which, int) else _OF_SEQUENCE
     rows = db.execute(statement, {"which": which, "count": limit}).fetchall()
     return [LedgerView._make(row) for row in reversed(rows)]
+
+
+class Act(NamedTuple):
+    key: int
+    """Grows with each row of the ledger."""
+    at: int
+    actor: str
+    event: str
+    """What was done, a word of the ledger."""
+    queue: str | None
+    sequence: str | None
+    number: int | None
+    position: int | None
+    reason: str | None
+
+
+_ACTS: Final = select(*(_event[name] for name in Act._fields)).where(_event.actor.is_not(None))
+
+
+def acts(db: Database, query: Query, *, before: int | None = None, limit: int = 50) -> list[Act]:
+    """The last ``limit`` acts that fit, of those with a key below ``before``; the newest is the last."""
+    named = _having_verdict(db, query)
+    wanted = conditions(_resolved(db, query, views.ledger_events), views.ledger_events)
+    if named is not None:
+        wanted += (_event.sequence.in_(named),)
+    listed = _ACTS.where(_event.key < bindparam("before"), *wanted).order_by(_event.key.desc()).limit(limit)
+    text, values = bound(listed)
+    rows = db.execute(text, {**values, "before": LAST if before is None else before}).fetchall()
+    return [Act._make(row) for row in reversed(rows)]

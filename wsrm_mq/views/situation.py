@@ -18,8 +18,7 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.repairs import RUN_IS_AT
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.applications import Unserved, unserved
-from wsrm_mq.views.instances import Instance, instance, lives
+from wsrm_mq.views.instances import Instance, Unserved, instance, lives, unserved
 from wsrm_mq.views.rows import SequenceView
 
 EXPIRING_WITHIN: Final = 600_000

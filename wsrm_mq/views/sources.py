@@ -16,7 +16,7 @@ from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import channel, entry, lane, message, outbound_sequence, queue
 from wsrm_mq.views.filters import conditions
-from wsrm_mq.views.known_names import refuse_unknown
+from wsrm_mq.views.naming import refuse_unknown
 from wsrm_mq.views.query import Query
 from wsrm_mq.views.words import counted, moment, span
 

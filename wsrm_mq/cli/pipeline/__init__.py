@@ -1,5 +1,4 @@
-"""``wsrm-mq pipeline``: what is asked of many stores at once, with Spark. Each job is a module here; ``work`` is what
-they share."""
+"""``wsrm-mq pipeline``: what is asked of many stores at once, with Spark."""
 
 from __future__ import annotations
 
@@ -8,16 +7,14 @@ from typing import Final
 
 import click
 
-__all__ = ["pipeline"]
-
 JOBS: Final = {
-    "archive": "Write what stores have settled as Parquet, for good.",
-    "reconcile": "Find what is missing, came twice, failed or stands still.",
-    "audit": "Find what was lost, repeated or done out of order.",
-    "reorder": "Tell what arrived apart: released, held, duplicate.",
-    "replay": "Deliver what was archived to an address, in order.",
+    "archive": ("jobs", "Write what stores have settled as Parquet, for good."),
+    "reconcile": ("jobs", "Find what is missing, came twice, failed or stands still."),
+    "audit": ("jobs", "Find what was lost, repeated or done out of order."),
+    "reorder": ("jobs", "Tell what arrived apart: released, held, duplicate."),
+    "replay": ("replay", "Deliver what was archived to an address, in order."),
 }
-"""Name -> its line of help. Its command is of that name, in the module of that name."""
+"""Name -> module with a command of that name, and its line of help."""
 
 
 class Jobs(click.Group):
@@ -29,12 +26,12 @@ class Jobs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in JOBS:
             return None
-        command: click.Command = getattr(import_module(f"{__name__}.{name}"), name)
+        command: click.Command = getattr(import_module(f"{__name__}.{JOBS[name][0]}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(JOBS.items()))
+            formatter.write_dl([(name, text) for name, (_module, text) in JOBS.items()])
 
 
 @click.group(cls=Jobs)

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
-from wsrm_mq.cli.exits import Exit
-from wsrm_mq.cli.output import as_json, fields, inert, say, table, write
-from wsrm_mq.cli.pipeline.work import SETTINGS, check_sources, directory, in_session
+from wsrm_mq.cli.output import Exit, as_json, fields, inert, say, table, write
+from wsrm_mq.cli.pipeline.jobs import SETTINGS, check_sources, directory, in_session
 from wsrm_mq.cli.place import config_option, json_option, now_ms
 from wsrm_mq.cli.progress import messages_shown
-from wsrm_mq.cli.replay_plan import show_header
-from wsrm_mq.cli.upkeep import Age
+from wsrm_mq.cli.replay import show_header
+from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
-    from wsrm_mq.replay.divided import Standing
-    from wsrm_mq.replay.parts import Tally
+    from wsrm_mq.replay.divided import Standing, Tally
 
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 _RUN: Final = "wsrm-mq pipeline replay run"
@@ -86,7 +84,7 @@ def plan(
     why = reason_given(reason)
     check_sources(paths, {"copies": True})
     from wsrm_mq.replay import Wishes, check_address, document
-    from wsrm_mq.spark.replay_plan import Sources, make_plan, refuse_existing
+    from wsrm_mq.spark.replay import Sources, make_plan, refuse_existing
 
     check_address(target, _allowed(config))
     output = directory(output, for_tables=False)
@@ -139,8 +137,7 @@ def run(
     if before.is_done:
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
     check_sources(paths or manifest.sources, {"copies": True})
-    from wsrm_mq.spark.replay_plan import Sources
-    from wsrm_mq.spark.replay_run import run_plan
+    from wsrm_mq.spark.replay import Sources, run_plan
 
     allowed = _allowed(config)
     check_address(manifest.target, allowed)
