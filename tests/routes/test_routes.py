@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.routes.net import Net, One, until
+from tests.routes.net import Answer, Net, One, until
 from wsrm_mq import connect
 from wsrm_mq.errors import ConfigurationError, UnknownQueue
 from wsrm_mq.queue import rerouting
@@ -204,3 +205,39 @@ def test_a_route_that_cannot_be_is_refused_with_what_to_write(net: Net, options:
     a = net.add("a")
     with pytest.raises(ConfigurationError, match=said):
         a.node.route(**{"pattern": "north/*", **options})  # type: ignore[arg-type]
+
+
+def test_a_route_that_is_corrected_corrects_the_name_of_what_waits(net: Net) -> None:
+    a, b = net.add("a"), net.add("b")
+    for queue in ("orders", "north/orders"):
+        b.node.declare(queue)
+    a.node.route("north/*", b.url, strip=True)
+    b.stop()
+    a.node.put_many("north/orders", [b"1", b"2"])
+    a.node.route("north/*", b.url)
+    a.node.put("north/orders", b"3")
+    b.start()
+    assert until(lambda: b.bodies("north/orders") == [b"1", b"2", b"3"])
+    assert (b.bodies("orders"), a.waiting()) == ([], 0)
+
+
+def test_a_next_node_that_answers_questions_and_no_messages_is_left_alone_ever_longer(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hops, "LADDER", (0.1, 0.2, 0.3, 0.4))
+    a, b = net.add("a"), net.add("b")
+    b.node.declare("orders")
+    a.node.route("orders", b.url)
+    answer, stands_between = b.answer, [True]
+
+    def answers(headers: Mapping[str, str], body: bytes) -> Answer:
+        if b"urn:wsrm-mq:route:put" in body and stands_between:
+            return Answer(504, [("content-type", "text/html")], b"<html>Gateway Time-out</html>")
+        return answer(headers, body)
+
+    b.answer = answers  # type: ignore[method-assign]
+    a.node.put("orders", b"1")
+    assert until(lambda: (a.rows("SELECT max(attempts) FROM hop")[0][0] or 0) >= 4)
+    stands_between.clear()
+    assert until(lambda: b.bodies("orders") == [b"1"])
+    assert until(lambda: a.rows("SELECT attempts FROM hop WHERE away_since IS NULL") == [(0,)])

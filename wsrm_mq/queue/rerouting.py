@@ -56,10 +56,15 @@ def has_other_ways(db: Database, next_hop: str) -> bool:
     """Whether something that waits for a next node would go by another route now."""
     among = routes(db)
     return any(
-        (way := choose(among, target, via_of(via))) is None or way.next_hop != next_hop
+        _is_other(choose(among, target, via_of(via)), next_hop, target, sent_as)
         for (key,) in db.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall()
-        for via, target in db.execute(routing.ENDS, {"outbound": key}).fetchall()
+        for via, target, sent_as in db.execute(routing.ENDS, {"outbound": key}).fetchall()
     )
+
+
+def _is_other(way: Route | None, next_hop: str, target: str, sent_as: str) -> bool:
+    """Whether a message is to go elsewhere, or under another name: its route has been corrected."""
+    return way is None or way.next_hop != next_hop or way.sent_as(target) != sent_as
 
 
 def try_again(tx: Transaction, next_hop: str) -> None:
@@ -87,16 +92,17 @@ def reroute(tx: Transaction, next_hop: str) -> Rerouted:
         assert outbound is not None
         tx.write_lanes()
         ends = tx.execute(routing.ENDS, {"outbound": key}).fetchall()
-        ways = {(via, target): choose(among, target, via_of(via)) for via, target in ends}
-        if any(way is None or way.next_hop != next_hop for way in ways.values()):
-            moved, dead = _leave(tx, outbound, next_hop, ways)
+        ways = {(via, target): choose(among, target, via_of(via)) for via, target, _sent_as in ends}
+        others = {(via, to) for via, to, sent_as in ends if _is_other(ways[via, to], next_hop, to, sent_as)}
+        if others:
+            moved, dead = _leave(tx, outbound, ways, others)
             done = Rerouted(done.moved + moved, done.dead + dead)
     return done
 
 
-def _leave(tx: Transaction, outbound: OutboundRecord, next_hop: str, ways: dict[_End, Route | None]) -> Rerouted:
+def _leave(tx: Transaction, outbound: OutboundRecord, ways: dict[_End, Route | None], others: set[_End]) -> Rerouted:
     is_asked_for = outbound.value.state is OutboundState.CREATING
-    leaving = [end for end, way in ways.items() if way is None or is_asked_for or way.next_hop != next_hop]
+    leaving = [end for end in ways if is_asked_for or end in others]
     parts = [_Part(lane, *_last_of(tx, lane, leaving)) for lane in lanes_of(tx, outbound)]
     if not is_asked_for:
         requests.close(tx, outbound)

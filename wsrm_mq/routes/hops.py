@@ -93,14 +93,17 @@ class Hops:
         reaching.answered.discard(address)
         if away_since is None:
             if away is not None and away[0] >= AWAY_SECONDS:
-                self._say(address, now - round(away[0] * 1000), 0, away[1])
+                self._say(address, now - round(away[0] * 1000), attempts, away[1])
                 self._events.tell("route.away", address=address, error=away[1])
+            elif attempts and (has_answered or (tried_next_at is not None and tried_next_at <= now)):
+                self._say(address, None, 0, None)
         elif has_answered:
-            self._is_back(address)
+            self._is_back(address, 0)
         elif tried_next_at is not None and tried_next_at <= now:
             why = reaching.asked(address, *_question(address))
+            reaching.answered.discard(address)
             if why is None:
-                self._is_back(address)
+                self._is_back(address, attempts + 1)
             else:
                 self._say(address, away_since, attempts + 1, why)
         with self._store.reader() as db:
@@ -111,8 +114,10 @@ class Hops:
                 self._store.ring()
                 self._sending.look()
 
-    def _is_back(self, address: str) -> None:
-        self._say(address, None, 0, None)
+    def _is_back(self, address: str, attempts: int) -> None:
+        """A next node that has answered a question alone may answer no message: it keeps its place on the ladder until
+        it has, or was not away for as long as that."""
+        self._say(address, None, attempts, None)
         self._store.call(partial(try_again, next_hop=address), keep=True)
         self._events.tell("route.back", address=address)
         self._sending.look()
@@ -122,7 +127,8 @@ class Hops:
         row: dict[str, Any] = {"address": address, "away_since": away_since, "attempts": attempts, "last_error": why}
 
         def verb(tx: Transaction) -> None:
-            tx.execute(routing.SAY_HOP, {**row, "tried_next_at": None if away_since is None else tx.now + wait})
+            since = tx.now if away_since is not None else tx.now + round(AWAY_SECONDS * 2_000)
+            tx.execute(routing.SAY_HOP, {**row, "tried_next_at": since + wait})
 
         self._store.call(verb)
 

@@ -153,13 +153,13 @@ MOVED: Final = compiled(
     .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
 )
 ENDS: Final = compiled(
-    select(routed.c.via, routed.c.target)
+    select(routed.c.via, routed.c.target, routed.c.sent_as)
     .join(entry, entry.c.message == routed.c.message)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
     .where(channel.c.outbound == p("outbound"), IS_LIVE)
     .distinct()
 )
-"""The nodes that have had the messages of a sequence, and the queues that they wait for: each pair once."""
+"""The nodes that have had the messages of a sequence, the queues that they wait for, and their names there."""
 SEND_AS: Final = compiled(
     update(routed)
     .where(routed.c.message.in_(_PART.with_only_columns(entry.c.message).order_by(None)))
