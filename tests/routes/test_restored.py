@@ -12,8 +12,11 @@ import pytest
 from tests.routes.net import Net, One, until
 from tests.routes.test_hops import line, numbered
 from wsrm_mq.errors import StoreUnconfirmed
+from wsrm_mq.node import Node
 from wsrm_mq.queue.adopt import adopt
+from wsrm_mq.queue.ending import bury
 from wsrm_mq.store.store import run_once
+from wsrm_mq.store.transaction import Transaction
 
 
 def keep(one: One, aside: Path, *, with_witness: bool) -> None:
@@ -32,6 +35,29 @@ def put_back(one: One, aside: Path) -> None:
     for file in aside.iterdir():
         copy = shutil.copytree if file.is_dir() else shutil.copy
         copy(file, one.path.parent / file.name)
+
+
+def test_what_is_redriven_at_once_leaves_no_sequence_open_that_all_that_follows_waits_for(net: Net) -> None:
+    """Nothing has looked at the dead letters in between."""
+    a, b = line(net, "ab")
+    a.node.put("orders", b"0")
+    assert until(lambda: b.bodies("orders") == [b"0"] and a.waiting() == 0)
+    net.fate = lambda *_: "request lost"
+    for body in (b"1", b"2"):
+        a.node.put("orders", body)
+    a.stop()
+    waiting = a.rows("SELECT lane, e.id, number FROM entry e JOIN routed USING (message) WHERE outcome IS NULL")
+
+    def give_up(tx: Transaction) -> None:
+        for lane, position, number in waiting:
+            bury(tx, tx.lane(lane), position, number, "store_adopted")
+
+    with Node(a.path) as node:
+        node.call(give_up)
+        assert node.dead(f"send/hop/{b.url}").redrive() == 2
+    net.fate = lambda *_: "through"
+    a.start()
+    assert until(lambda: b.bodies("orders") == [b"0", b"1", b"2"])
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])

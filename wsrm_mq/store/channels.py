@@ -140,17 +140,18 @@ CARRIED_ON: Final = compiled(
     update(entry).where(_LIVE).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
 )
 IS_GAP: Final = or_(
-    and_(entry.c.outcome == "dead", entry.c.reason != "not_replied_to"), entry.c.reason == "by_operator"
+    and_(entry.c.outcome == "dead", entry.c.reason != "not_replied_to"),
+    *(entry.c.reason == reason for reason in ("by_operator", "replayed")),
 )
-"""What is settled so was not sent for the last time: its number is a gap for ever."""
+"""What is settled so was given up, taken out by an operator, or has gone on under another number: its own is a gap for
+ever, unless it is acknowledged."""
 _OUT: Final = select(entry.c.number, entry.c.last_error).where(
     *(entry.c.lane == p("lane"), entry.c.number >= 1),
     text("outcome IN ('dead', 'discarded')"),  # the words of an index
 )
 DEAD_IN: Final = compiled(_OUT.where(entry.c.outcome == "dead").order_by(entry.c.number).limit(1))
 """The first dead letter of a lane."""
-GAPS_IN: Final = compiled(_OUT.where(or_(IS_GAP, entry.c.reason == "replayed")).order_by(entry.c.number))
-"""Those of a lane that are given up, were taken out by an operator, or have gone on under other numbers."""
+GAPS_IN: Final = compiled(_OUT.where(IS_GAP).order_by(entry.c.number))
 _FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
 _OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(
