@@ -173,6 +173,40 @@ def test_what_has_another_way_goes_in_parts_from_a_node_that_may_have_had_some_o
     assert a.dead() == []
 
 
+def test_what_keeps_its_route_keeps_its_order_while_the_rest_goes_in_parts(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerouting, "MOST", 3)
+    a, b, c = (net.add(name) for name in "abc")
+    a.node.route("*", b.url)
+    for one in (b, c):
+        one.node.declare("x")
+        one.node.declare("y")
+    b.stop()
+    for number in range(6):
+        a.node.put("y" if number else "x", str(number).encode())
+    a.node.put_many("x", [b"6", b"7"])
+    a.node.route("x", c.url, cost=0)  # exactly as many as go at once
+    assert until(lambda: c.bodies("x") == [b"0", b"6", b"7"])
+    b.start()
+    assert until(lambda: b.bodies("y") == [str(number).encode() for number in range(1, 6)])
+    a.node.put_many("y", [b"8", b"9", b"10"])
+    assert until(lambda: len(b.bodies("y")) == 8 and a.waiting() == 0)
+
+
+def test_a_sequence_that_is_left_by_as_many_as_go_at_once_is_over(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerouting, "MOST", 3)
+    a, b, c = (net.add(name) for name in "abc")
+    c.node.declare("orders")
+    b.stop()
+    a.node.route("orders", b.url)
+    a.node.put_many("orders", [b"1", b"2", b"3"])
+    a.node.route("orders", c.url, cost=9)
+    assert a.node.unroute("orders", b.url) == 1
+    assert until(lambda: c.bodies("orders") == [b"1", b"2", b"3"])
+    assert a.rows("SELECT count(*) FROM outbound_sequence WHERE peer = ? AND state = 'creating'", b.url) == [(0,)]
+
+
 def test_with_routes_no_put_makes_a_queue_and_a_queue_that_is_here_goes_before_a_route(net: Net) -> None:
     a, b = net.add("a"), net.add("b")
     a.node.put("mine", b"before there are routes")

@@ -118,10 +118,13 @@ class Queues(Neighbouring, Opened):
         """Drop the routes of a pattern, or that by one node; answers how many there were. What waits for that node goes
         by another route, and is a dead letter where there is none."""
 
-        dropped = self.call(lambda tx: routing.drop_route(tx, pattern, next_hop), wakes=True)
-        while any(self.call(rerouting.reroute_waiting, wakes=True)):
-            pass  # in parts: what is put meanwhile waits for none of them all
-        return len(dropped)
+        def verb(tx: Unit) -> tuple[int, rerouting.Rerouted]:
+            return len(routing.drop_route(tx, pattern, next_hop)), rerouting.reroute_waiting(tx)
+
+        dropped, done = self.call(verb, wakes=True)
+        while any(done):  # in parts: what is put meanwhile waits for none of them all
+            done = self.call(rerouting.reroute_waiting, wakes=True)
+        return dropped
 
     def routes(self) -> list[Route]:
         """The routes, the cheapest first."""

@@ -97,17 +97,20 @@ def reroute(tx: Transaction, next_hop: str) -> Rerouted:
         if others:
             moved, dead = _leave(tx, outbound, ways, others)
             done = Rerouted(done.moved + moved, done.dead + dead)
+            if sum(done) >= MOST:
+                break  # what is behind may not pass what is left of this
     return done
 
 
 def _leave(tx: Transaction, outbound: OutboundRecord, ways: dict[_End, Route | None], others: set[_End]) -> Rerouted:
     is_asked_for = outbound.value.state is OutboundState.CREATING
-    leaving = [end for end in ways if is_asked_for or end in others]
-    parts = [_Part(lane, *_last_of(tx, lane, leaving)) for lane in lanes_of(tx, outbound)]
-    if not is_asked_for:
-        requests.close(tx, outbound)
-    elif all(part.is_whole for part in parts):  # there it is not known: no part of it stays
+    parts = [_Part(lane, *_last_of(tx, lane, [*others])) for lane in lanes_of(tx, outbound)]
+    is_refused = is_asked_for and all(part.is_whole for part in parts)
+    if is_refused:  # there it is not known: no part of it stays
         step_of(tx, outbound, Own.REFUSED)
+    elif not is_asked_for:
+        requests.close(tx, outbound)
+    leaving = [end for end in ways if is_refused or end in others]
     groups: dict[str, list[_End]] = defaultdict(list)
     dead = 0
     for via, target in leaving:
@@ -123,8 +126,8 @@ def _leave(tx: Transaction, outbound: OutboundRecord, ways: dict[_End, Route | N
 
 def _last_of(tx: Transaction, lane: Lane, ends: list[_End]) -> tuple[int, bool]:
     which = {"old": lane.id, "ends": _as_texts(ends), "most": MOST}
-    found = tx.execute(routing.LAST_OF, which).fetchone()
-    return (MAX_MESSAGE_NUMBER, True) if found is None else (found[0], False)
+    behind = tx.execute(routing.BEHIND, which).fetchone()
+    return (MAX_MESSAGE_NUMBER, True) if behind is None else (behind[0] - 1, False)
 
 
 def _move(tx: Transaction, outbound: OutboundRecord, parts: list[_Part], to: str, ends: list[_End]) -> int:

@@ -119,10 +119,10 @@ _WAITING: Final = (
 )
 _ENDS: Final = routed.c.via.op("||")(routed.c.target)
 _FOR: Final = _ENDS.in_(select(func.texts_in(p("ends", required=True)).table_valued("value").c.value))
-LAST_OF: Final = compiled(
-    _WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most", required=True) - 1)
+BEHIND: Final = compiled(
+    _WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most", required=True))
 )
-"""The number of the last of so many messages of these ends that wait in a lane, where there are so many."""
+"""The number of the one behind so many messages of these ends that wait in a lane, where there are more."""
 _PART: Final = _WAITING.where(_FOR, entry.c.number <= p("upto", type_=Number))
 WAITING_FOR: Final = compiled(_PART.limit(p("count", required=True)))
 COUNT_FOR: Final = compiled(select(func.count()).select_from(_PART.order_by(None).subquery()))
