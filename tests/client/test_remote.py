@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 import wsrm_mq
@@ -382,6 +383,33 @@ def test_acknowledgements_go_with_the_request_for_the_next_messages(
         assert [one.json() for one in taken_and_acked(subscription, 600)] == [*range(600)]
     assert node.stats("orders").messages == 0
     assert sent.count("settlements") < sent.count("subscriptions") <= 120
+
+
+def test_acknowledgements_wait_for_no_messages_that_are_slow_to_come(
+    node: RemoteNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.declare("orders")
+    node.put_many("orders", range(8))
+    begun, go_on = threading.Event(), threading.Event()
+    read = aiohttp.ClientResponse.read
+
+    async def slow(answer: aiohttp.ClientResponse) -> bytes:
+        if "Settled" in answer.headers:
+            begun.set()
+            await asyncio.to_thread(go_on.wait, 60)
+        return await read(answer)
+
+    monkeypatch.setattr(aiohttp.ClientResponse, "read", slow)
+    with node.subscribe("orders", max_backlog=4, ack_batch=2) as subscription:
+        try:
+            for number, one in enumerate(taken(subscription, 4)):
+                one.ack()
+                assert number != 1 or begun.wait(20)
+            until(lambda: node.stats("orders").messages == 4)
+        finally:
+            go_on.set()
+        assert [one.json() for one in taken_and_acked(subscription, 4)] == [4, 5, 6, 7]
+    assert node.stats("orders").messages == 0
 
 
 @pytest.mark.scenario("Q-071")

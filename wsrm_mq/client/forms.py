@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
@@ -62,7 +62,8 @@ S = TypeVar("S")
 
 class Request(NamedTuple):
     """``path`` is below the address of the server. ``in_session``: what it leases or settles is its session's.
-    ``may_repeat``: it does no more when it arrives twice. ``leases``: its answer has messages that are leased."""
+    ``may_repeat``: it does no more when it arrives twice. ``leases``: its answer has messages that are leased.
+    ``told``: it is called with what became of what it settles, before the messages of its answer are read."""
 
     method: str
     path: str
@@ -74,16 +75,14 @@ class Request(NamedTuple):
     in_session: bool = False
     may_repeat: bool = False
     leases: bool = False
+    told: Callable[[Sequence[str]], None] | None = None
 
 
 class Answer(NamedTuple):
-    """``settled``: what became of what its request settled, beside the messages that it has."""
-
     status: int
     content_type: str
     message: str | None
     body: bytes
-    settled: str = ""
 
 
 class Payload(NamedTuple):

@@ -266,10 +266,11 @@ class Line:
             async with self._http.request(
                 request.method, where, data=request.body or None, headers=headers, timeout=wait, allow_redirects=False
             ) as response:
+                if request.told is not None and (settled := response.headers.get("Settled")) is not None:
+                    request.told(settled.split(","))
                 body = await response.read()
-                said = response.headers
                 return Answer(
-                    *(response.status, said.get("Content-Type", ""), said.get("Message"), body, said.get("Settled", ""))
+                    response.status, response.headers.get("Content-Type", ""), response.headers.get("Message"), body
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._away(error)

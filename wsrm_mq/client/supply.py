@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq.client.forms import Answer, asking, messages, settlement, settlements, settling
@@ -39,8 +39,9 @@ LEAVE_SECONDS: Final = 5.0
 """The longest that a subscription which has ended by an error waits, as it is closed, until its server knows that."""
 CARRY_SECONDS: Final = 0.25
 """The longest that a request with acknowledgements waits for messages: those that follow wait for its answer."""
-MOST_BESIDE: Final = 500
-"""Acknowledgements that go with a request for messages."""
+MOST_BESIDE: Final = 100
+"""Acknowledgements that go with a request for messages: their results are in a header, and proxies take some 4 KB."""
+Told = Callable[[Sequence[str]], None]
 _AWAY: Final = (NotAnswered, StoreUnavailable, NotAuthenticated, Overloaded)
 
 
@@ -103,10 +104,10 @@ class Feed:
                 return  # the end of the subscription gives them back
             self.look_for_due()
 
-    async def _ask_for_messages(self, key: int, wait: float, acts: object = None) -> Answer:
+    async def _ask_for_messages(self, key: int, wait: float, acts: object = None, told: Told | None = None) -> Answer:
         terms = {"max": self.flow.granted.backlog, "wait": wait}
         wanted = asking("POST", "subscriptions", key, "leases", json=acts and {"settlements": acts}, **terms)
-        return await self._line.ask(wanted._replace(in_session=True, leases=True), patience=0)
+        return await self._line.ask(wanted._replace(in_session=True, leases=True, told=told), patience=0)
 
     async def _made_room(self) -> list[Held]:
         """Wait until there is room, or will be by the acknowledgements that this gives."""
@@ -136,20 +137,23 @@ class Feed:
 
     async def _acknowledge_for_messages(self, acknowledged: list[Held]) -> Answer:
         key, acts = self.flow.granted.key, [settlement(one.message, "ack") for one in acknowledged]
-        async with self._sends(acknowledged):
-            answer = await self._ask_for_messages(key, CARRY_SECONDS, acts)
-            self.flow.sent(acknowledged, answer.settled.split(",").count(Settlement.LOST))
-        return answer
+        async with self._sends(acknowledged) as told:
+            return await self._ask_for_messages(key, CARRY_SECONDS, acts, told)
 
     @asynccontextmanager
-    async def _sends(self, acknowledged: list[Held]) -> AsyncIterator[None]:
-        """What is not told as settled within it waits again."""
-        try:
-            async with self._sending:
-                yield
-        except BaseException:
-            self.flow.not_sent(acknowledged)
-            raise
+    async def _sends(self, acknowledged: list[Held]) -> AsyncIterator[Told]:
+        """These are under way until what it gives is called with their results; without that they wait again."""
+        with ExitStack() as untold:
+            untold.callback(self.flow.not_sent, acknowledged)
+            await self._sending.acquire()
+            untold.callback(self._sending.release)
+
+            def told(results: Sequence[str]) -> None:
+                untold.pop_all()
+                self._sending.release()
+                self.flow.sent(acknowledged, results.count(Settlement.LOST))
+
+            yield told
 
     async def _settle(self) -> None:
         while True:
@@ -180,9 +184,9 @@ class Feed:
         seconds = None if lasts is None else lasts / 1000
         wanted = [settlement(one.message, "ack") for one in acknowledged]
         wanted += [settlement(one.message, "renew", seconds=seconds) for one in renewed]
-        async with self._sends(acknowledged):
+        async with self._sends(acknowledged) as told:
             answers = settlements(await self._line.ask(settling(wanted), patience=0))
-            self.flow.sent(acknowledged, answers[: len(acknowledged)].count(Settlement.LOST))
+            told(answers[: len(acknowledged)])
         if renewed:
             settled = {
                 one.position
