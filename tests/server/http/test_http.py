@@ -183,6 +183,27 @@ def test_a_request_settles_and_brings_the_next_and_sent_again_it_settles_no_more
     assert again.headers["settled"] == "already_settled,already_settled,lost"
     refused(session("POST", "/subscriptions/99/leases", settled(told[2:])), 404, "NotFound")
     assert session("GET", "/session").json()["leased"] >= 2, "what an unknown subscription was to settle is there"
+    refused(session("POST", leases, settled(told * 34)), 400, "ConfigurationError")
+
+
+def test_what_was_settled_is_told_though_taking_fails_as_the_session_ends(http: Http) -> None:
+    session = http.begin()
+    http("POST", queue("orders", "/messages"), b"0")
+    made = session("POST", "/subscriptions", {"queues": ["orders"]}).json()
+    leases = f"/subscriptions/{made['subscription']}/leases?max=3&wait=20"
+    told = [head for head, _body in session("POST", leases).parts()]
+    answers: list[Answer] = []
+    waiting = Http(session.port, session.who, session.session)
+    thread = threading.Thread(target=lambda: answers.append(waiting("POST", leases, settled(told))))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while session("GET", "/session").json()["leased"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert session("DELETE", "/session").status == 204
+    thread.join(20)
+    assert [(one.status, one.headers["settled"]) for one in answers] == [(204, "settled")]
+    waiting.close()
 
 
 @pytest.mark.scenario("Q-080")

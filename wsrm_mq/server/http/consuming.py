@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wsrm_mq.errors import BadRequest, UnknownQueue
+from wsrm_mq.errors import BadRequest, UnknownQueue, WSRMError
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import filters
 from wsrm_mq.queue.clearing import Cleared
@@ -31,8 +31,8 @@ from wsrm_mq.server.sessions import Session
 
 MOST: Final = 10_000
 """The most messages that are leased by one request."""
-MOST_BESIDE: Final = 500
-"""The most that a request settles which takes messages: the results are in a header."""
+MOST_BESIDE: Final = 100
+"""The most that a request settles which takes messages: the results are in a header, and proxies take some 4 KB."""
 SETTLED: Final = "Settled"
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 
@@ -367,7 +367,12 @@ async def take(call: Call) -> Response:
         session.subscription(key)
         settled = await session.settle(asked.settlements)
     taking = partial(session.take, key, terms.max or 1, wait=terms.wait)
-    came = await _delivered(call, session, [key], lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
+    try:
+        came = await _delivered(call, session, [key], lambda gone: taking(gone=gone), terms.wait, terms.max is not None)
+    except WSRMError:
+        if not settled:
+            raise
+        came = nothing()  # an error says that nothing was done: the next request is told it
     if settled:
         came.headers[SETTLED] = ",".join(settled)
     return came
