@@ -1,6 +1,6 @@
 """The answers of a session that have messages, known by the numbers that its client gives to its requests: of one that
 was lost on its way the client tells, and what was in it goes back before anything that comes later is leased. Barriers
-are not leased: those of the last answer to each consumer are kept, to be sent once more."""
+are not leased: those of the last answers that had some are kept, to be sent once more."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.node.message import Message
 
 REMEMBERED: Final = 1_000
+REMEMBERED_BARRIERS: Final = 100
 
 
 class Running(NamedTuple):
@@ -32,8 +33,8 @@ class Answers:
         """The last that were told as lost: a request may come after what tells that."""
         self._seen: dict[int, None] = {}
         """The last requests that had a number."""
-        self._barriers: dict[Consumer, tuple[int | None, list[Message]]] = {}
-        """The barriers of the last answer to a consumer, with the number of its request."""
+        self._barriers: dict[int | None, list[tuple[Consumer, Message]]] = {}
+        """The barriers of the last answers that had some, by the numbers of their requests."""
         self._owed: dict[Consumer, list[Message]] = {}
 
     @contextmanager
@@ -71,22 +72,24 @@ class Answers:
             await asyncio.wait([one.ended for one in running])
 
     def sent(self, request: int | None, consumers: Sequence[Consumer], messages: Sequence[Message]) -> None:
-        """Messages leave with the answer to a request of these consumers: the answer before has come."""
-        for consumer in consumers:
-            self._barriers.pop(consumer, None)
-            if mine := [
-                one for one in messages if one.is_barrier and (isinstance(consumer, int) or one.queue == consumer)
-            ]:
-                self._barriers[consumer] = request, mine
+        """Messages leave with the answer to a request of these consumers."""
+        key = consumers[0]
+        if barriers := [(key if isinstance(key, int) else one.queue, one) for one in messages if one.is_barrier]:
+            self._barriers.pop(request, None)
+            self._barriers[request] = barriers
+            if len(self._barriers) > REMEMBERED_BARRIERS:
+                del self._barriers[next(iter(self._barriers))]
 
     def barriers_of(self, requests: Collection[int]) -> list[Message]:
-        return [one for request, barriers in self._barriers.values() if request in requests for one in barriers]
+        return [one for request in requests for _consumer, one in self._barriers.get(request, [])]
 
     def owe(self, messages: Collection[Message]) -> None:
         """The barriers among these have not come: they are the next that their consumers get."""
-        for consumer, (_request, barriers) in self._barriers.items():
-            if not_come := [one for one in barriers if one in messages]:
-                self._owed[consumer] = not_come
+        not_come = [given for barriers in self._barriers.values() for given in barriers if given[1] in messages]
+        for request, barriers in self._barriers.items():
+            self._barriers[request] = [given for given in barriers if given[1] not in messages]
+        for consumer, one in reversed(not_come):  # before what an answer with room for fewer had left
+            self._owed.setdefault(consumer, []).insert(0, one)
 
     def owed(self, consumers: Sequence[Consumer], most: int) -> list[Message]:
         """Up to ``most`` barriers that are owed to these consumers, which are theirs now."""

@@ -227,6 +227,23 @@ def test_a_barrier_of_an_answer_that_did_not_come_is_the_next_that_comes(http: H
     assert found == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.scenario("Q-080")
+def test_barriers_of_answers_that_did_not_come_are_told_whatever_came_after_them(http: Http) -> None:
+    session = http.begin()
+    http("PUT", queue("orders"), {"barrier": "type = 'end of day'"})
+    for body in (b"first", b"second", b"third"):
+        http("POST", queue("orders", "/messages"), body, Message='{"type": "end of day"}')
+
+    def received(number: int, **lost: str) -> list[bytes]:
+        answer = session("POST", queue("orders", "/leases?max=1"), Request=str(number), **lost)
+        return [body for _head, body in answer.parts()] if answer.status == 200 else []
+
+    assert received(1) == [b"first", b"second", b"third"]
+    assert received(2) == []
+    again = received(3, Lost="1"), received(4, Lost="3"), received(5), received(6)
+    assert again == ([b"first"], [b"first"], [b"second"], [b"third"])
+
+
 def test_what_a_request_has_leased_that_a_proxy_sends_again_comes_again(http: Http) -> None:
     session = http.begin()
     http.several(queue("orders", "/messages"), [({}, b"%d" % number) for number in range(4)])
