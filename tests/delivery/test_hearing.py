@@ -16,7 +16,13 @@ from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.hearing import Said
-from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, SequenceAcknowledgement, SequenceFault
+from wsrm_mq.sequence.elements import (
+    AckRequested,
+    CreateSequence,
+    EndpointReference,
+    SequenceAcknowledgement,
+    SequenceFault,
+)
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import WSRM_1_1
@@ -85,3 +91,9 @@ def test_an_answer_is_left_out_where_the_next_one_acknowledges_the_same(
     assert second is not None
     second.follow(first)
     assert (first.is_said_again, second.is_said_again) == (is_said_again, False)
+
+
+def test_an_answer_that_asks_something_is_heard_by_itself() -> None:
+    assert Said(WSRM_1_1).is_plain(3)
+    assert not Said(WSRM_1_1, ack_requested=(AckRequested("urn:s"),)).is_plain(3)
+    assert not Said(WSRM_1_1, fault=SequenceFault("UnknownSequence", "urn:s")).is_plain(3)

@@ -48,9 +48,9 @@ class Said(NamedTuple):
 
     def is_plain(self, number: int) -> bool:
         """Whether it says no more than what has come of the messages up to this ``number``."""
-        others = (self.fault, self.response, self.refusal, self.reply)
+        others = (self.ack_requested or None, self.fault, self.response, self.refusal, self.reply)
         upper = max((upper for one in self.acknowledgements for _lower, upper in one.ranges), default=0)
-        return others == (None,) * 4 and upper <= number and not any(a.final or a.nacks for a in self.acknowledgements)
+        return others == (None,) * 5 and upper <= number and not any(a.final or a.nacks for a in self.acknowledgements)
 
 
 def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> Receipt:
