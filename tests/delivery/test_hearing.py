@@ -80,8 +80,9 @@ def test_the_answer_to_the_last_sending_is_heard_before_the_message_is_given_up(
         ([(1, 2)], [(2, 3)], False),
         ([(1, 2)], [], False),
         ([(1, 9)], [(1, 9)], False),
+        ([(1, 3)], [(1, 9)], False),
     ],
-    ids=["more", "more behind a gap", "not all", "nothing", "more than was sent"],
+    ids=["more", "more behind a gap", "not all", "nothing", "more than was sent", "more than it may say"],
 )
 def test_an_answer_is_left_out_where_the_next_one_acknowledges_the_same(
     earlier: list[tuple[int, int]], later: list[tuple[int, int]], is_said_again: bool

@@ -86,8 +86,8 @@ class Heard:
     """A later answer, which is about to be committed too, acknowledges the same: this one is left out."""
 
     def follow(self, before: Heard | None) -> None:
-        """Come after another one in the same lane."""
-        if before is not None and before.is_plain:
+        """Come after another one in the same lane. What says more than it may be refused in whole."""
+        if before is not None and before.is_plain and self.is_plain:
             before.is_said_again = all(self._has(identifier, *range_) for identifier, range_ in before.ranges)
 
     def _has(self, identifier: str, lower: int, upper: int) -> bool:
