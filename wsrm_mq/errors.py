@@ -37,6 +37,7 @@
     ├── NameNotKnown             a host's name is to be looked up before the request can be judged
     ├── NotAnswered              an address that something was sent to gave no whole answer of HTTP
     │   ├── NameServerSilent     what a host's name stands for is not known in time
+    │   ├── Unsigned             nothing was sent, as it could not be signed
     │   └── LeftAlone            nothing was sent, as its host hangs, or has not answered for the first time yet
     ├── NoQueueServer            an address answers a page, or what else no queue server answers
     ├── Pending                  a request is not acknowledged, or answered, yet; it is sent all the same
@@ -335,6 +336,11 @@ class NameServerSilent(NotAnswered):
     def __init__(self, host: str) -> None:
         super().__init__(f"no name server says in time what {host} stands for")
         self.host = host
+
+
+class Unsigned(NotAnswered):
+    """Nothing was sent to an address, as its signer raised, or put a header there that cannot be sent: that says nothing
+    of its host."""
 
 
 class LeftAlone(NotAnswered):

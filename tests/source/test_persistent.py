@@ -7,9 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from tests.source.partner import THERE
-from wsrm_mq.errors import LeftAlone, NotAnswered
+from wsrm_mq.errors import LeftAlone, NotAnswered, Unsigned
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.source.persistent import Persistent
+
+UNSIGNED = f"{THERE}/signed"
+"""Another address of its, whose signer raises."""
 
 
 class Host:
@@ -24,6 +27,8 @@ class Host:
 
     def post(self, url: str, _headers: Mapping[str, str], _body: bytes, _who: str | None = None) -> Answer:
         self.tried += 1
+        if url == UNSIGNED:
+            raise Unsigned(f"{url}: the signer raised ValueError")
         if self.is_away:
             raise NotAnswered(f"{url}: the line broke")
         return Answer(202, "", [], b"")
@@ -79,3 +84,20 @@ def test_a_host_that_is_away_is_told_once_in_ten_minutes_and_once_that_it_is_bac
     host.source(THERE, {}, b"")
     assert [name for name, _fields in host.told[2:]] == ["source.back"]
     assert host.told[2][1]["seconds"] == round(host.now - begun)
+
+
+def test_where_a_signer_raises_its_address_alone_is_left_alone_and_told_of() -> None:
+    host = Host()
+    host.is_away = False
+    for seconds in (0.0, 10.0, 20.0):
+        host.now += seconds
+        with pytest.raises(LeftAlone, match="the signer raised ValueError"):
+            host.source(UNSIGNED, {}, b"")
+        assert host.source(THERE, {}, b"").status == 202
+    assert [(name, fields["host"]) for name, fields in host.told] == [("source.away", UNSIGNED)]
+    tried = host.tried
+    with pytest.raises(LeftAlone):
+        host.source(UNSIGNED, {}, b"")
+    assert host.tried == tried
+    assert host.source.away(UNSIGNED) == (30.0, "the signer raised ValueError")
+    assert host.source.away(THERE) is None

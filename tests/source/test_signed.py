@@ -264,6 +264,16 @@ def test_a_program_that_cannot_sign_sends_nothing_of_what_another_one_begins_to_
     assert all("Sequence" in covered(body, pair, able.clock()) for body in partner.bodies)
 
 
+def test_a_comment_among_the_headers_is_no_part_of_the_signature(
+    source: Source, partner: Partner, sign: Callable[..., Signature], pair: Pair
+) -> None:
+    source.sign(THERE, sign(source.clock))
+    written = envelope(partner.speak).replace(b"<s:Body>", b"<s:Header><!-- of the shop --></s:Header><s:Body>")
+    source.wait(source.send(written, to=THERE, action=ACTION), 30)
+    assert b"of the shop" in partner.bodies[-1]
+    assert "Sequence" in covered(partner.bodies[-1], pair, source.clock())
+
+
 @pytest.mark.parametrize("use_digest", [True, False], ids=["digest", "text"])
 def test_a_password_goes_with_what_leaves_and_is_not_stored(
     source: Source, partner: Partner, sign: Callable[..., Signature], pair: Pair, use_digest: bool

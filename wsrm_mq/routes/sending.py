@@ -91,7 +91,7 @@ class Reaching(Persistent):
             self._hear(url, answered)
             self.is_back(url)
         else:
-            self._put_off(url, why.removeprefix(f"{url}: "))
+            self._put_off(url, self.place(url), why.removeprefix(f"{url}: "))
         return why
 
     def _hear(self, url: str, answered: Answered) -> None:

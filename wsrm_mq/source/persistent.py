@@ -1,7 +1,8 @@
 """The way of an RM Source with hosts that cannot be reached: it tries again for as long as that lasts.
 
 No answer, and an answer that says that nothing takes the message there (502, 503, 504, …), is no failure of the
-message. The host is left alone for a while, longer each time, so what waits for it costs nothing meanwhile.
+message. The host is left alone for a while, longer each time, so what waits for it costs nothing meanwhile. Where a
+message cannot be signed, that goes for its address alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.posted import Answered, Post, speaks
-from wsrm_mq.errors import LeftAlone, NotAnswered, Unread
+from wsrm_mq.errors import LeftAlone, NotAnswered, Unread, Unsigned
 from wsrm_mq.events import telling as events
 from wsrm_mq.remembered import Recent
 
@@ -62,10 +63,11 @@ class Persistent(Patient):
         self._guard = threading.Lock()
 
     def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
-        away = self._away.get(self.place(url))
-        left = 0.0 if away is None else away.until - self._clock()
-        if away is not None and left > 0:
-            return LeftAlone(f"{url}: is tried again in {left:.3g} s: {away.why}", left)
+        for place in (self.place(url), url):
+            away = self._away.get(place)
+            left = 0.0 if away is None else away.until - self._clock()
+            if away is not None and left > 0:
+                return LeftAlone(f"{url}: is tried again in {left:.3g} s: {away.why}", left)
         return super().left_alone(url, who, 0.0, beside)
 
     def __call__(
@@ -79,9 +81,10 @@ class Persistent(Patient):
         except (LeftAlone, Unread):
             raise
         except NotAnswered as error:
-            raise self._put_off(url, str(error).removeprefix(f"{url}: ")) from error
+            place = url if isinstance(error, Unsigned) else self.place(url)
+            raise self._put_off(url, place, str(error).removeprefix(f"{url}: ")) from error
         if (why := self.why_away(answered)) is not None:
-            raise self._put_off(url, why, _retry_after(answered.headers))
+            raise self._put_off(url, self.place(url), why, _retry_after(answered.headers))
         self.is_back(url)
         return answered
 
@@ -97,22 +100,23 @@ class Persistent(Patient):
 
     def is_back(self, url: str) -> None:
         """The host answers."""
-        before = self._away.get(self.place(url))
-        self._away.keep(self.place(url), None)
-        if before is not None:
-            self.tell("source.back", host=self.place(url), seconds=round(self._clock() - before.since))
+        for place in {self.place(url), url}:
+            before = self._away.get(place)
+            if before is not None:
+                self._away.keep(place, None)
+                self.tell("source.back", host=place, seconds=round(self._clock() - before.since))
 
     def away(self, url: str) -> tuple[float, str] | None:
         """For how many seconds the host is away, and why; ``None``: it answers, or was not asked."""
-        away = self._away.get(self.place(url))
+        away = self._away.get(self.place(url)) or self._away.get(url)
         return None if away is None else (self._clock() - away.since, away.why)
 
     def try_now(self) -> None:
         """Try every host again with the next message for it."""
         self._away = Recent(_HOSTS)
 
-    def _put_off(self, url: str, why: str, asked: float | None = None) -> LeftAlone:
-        place, now = self.place(url), self._clock()
+    def _put_off(self, url: str, place: str, why: str, asked: float | None = None) -> LeftAlone:
+        now = self._clock()
         with self._guard:
             before = self._away.get(place)
             since = now if before is None else before.since

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from lxml import etree
 
-from wsrm_mq.errors import ConfigurationError, NotAnswered
+from wsrm_mq.errors import ConfigurationError, Unsigned
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE
 
@@ -66,7 +66,7 @@ def signed(url: str, body: bytes, headers: Mapping[str, str], signer: Signer) ->
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         told = f"the signer raised {type(error).__name__} in {at.filename}, line {at.lineno}"
-        raise NotAnswered(f"{url}: {told}; nothing was sent") from None
+        raise Unsigned(f"{url}: {told}; nothing was sent") from None
     return etree.tostring(envelope, encoding=encoding, xml_declaration=True), dict(headers)
 
 
@@ -120,7 +120,8 @@ class Signature:
         token = etree.SubElement(security, f"{{{_WSSE}}}BinarySecurityToken", _TOKEN)
         token.text = self._certificate
         about = (*ADDRESSING_VERSIONS, *RM_OF_NAMESPACE)
-        parts = [body, *security, *(one for one in header if etree.QName(one).namespace in about)]
+        elements = header.iterchildren("*")  # not its comments
+        parts = [body, *security.iterchildren("*"), *(one for one in elements if etree.QName(one).namespace in about)]
         references = (_REFERENCE.format(_id_of(part), _digest(part)) for part in parts)
         made = etree.fromstring(_SIGNATURE.format("".join(references), token.get(_ID)))
         proof = self._key.sign(_canonical(made[0]), PKCS1v15(), SHA256())
