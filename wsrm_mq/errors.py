@@ -339,8 +339,8 @@ class NameServerSilent(NotAnswered):
 
 
 class Unsigned(NotAnswered):
-    """Nothing was sent to an address, as its signer raised, or put a header there that cannot be sent: that says nothing
-    of its host."""
+    """Nothing was sent to an address, as its signer raised, or answered a header that cannot be sent: that says
+    nothing of its host."""
 
 
 class LeftAlone(NotAnswered):

@@ -318,6 +318,36 @@ def test_a_signer_that_raises_has_nothing_sent_and_its_text_told_to_nobody(
     assert SECRET.encode() not in stored_bytes(source.path)
 
 
+@pytest.mark.parametrize("value", [f"Bearer {SECRET}\n", f"{SECRET}\r\nX: y", f"{SECRET} \u2713"])
+def test_a_header_that_cannot_be_sent_is_refused_and_its_value_told_to_nobody(
+    open_source: Open, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigurationError, match="the value of Authorization is not one line") as refused:
+        open_source(headers={"Authorization": value})
+    assert SECRET not in str(refused.value)
+
+    class Bearer:
+        def apply(self, envelope: Any, headers: dict[str, str]) -> Any:
+            return envelope, {**headers, "Authorization": value}
+
+        def verify(self, envelope: Any) -> Any:
+            return envelope
+
+    source = open_source(post=None)
+    nowhere = "http://127.0.0.1:9/orders"
+    source.sign(nowhere, Bearer())
+    sent = source.send(envelope(source.partner.speak), to=nowhere, action=ACTION)
+
+    def why() -> str:
+        with pytest.raises(Pending) as pending:
+            source.wait(sent, 0)
+        return str(pending.value)
+
+    assert source.partner.within(lambda: "the signer's value of the header Authorization is not one line" in why(), 20)
+    assert SECRET not in caplog.text
+    assert SECRET.encode() not in stored_bytes(source.path)
+
+
 def test_what_is_awaited_or_enqueued_is_signed_as_it_leaves_too(
     tmp_path: Path, gate: Gate, sign: Callable[..., Signature]
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,7 @@ from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, tend
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
-from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending
+from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending, Unsigned
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.outbound.addresses import Allowed
 from wsrm_mq.outbound.posting import Poster, tls
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 """The program says where its requests go."""
 RESEND: Final = Resend(spread=0.2)
+_SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+"""A value that a header of HTTP may have. What else is tried to be sent, an error quotes with its secret."""
 _LOOK_SECONDS: Final = 0.2
 """Between two looks of a call that waits whether another process has settled its request."""
 
@@ -130,6 +133,8 @@ class RMSource:
         self.offers = offers
         self._policy = policy
         self._headers = dict(headers or {})
+        if (name := _unsendable(self._headers)) is not None:
+            raise ConfigurationError(f"headers: the value of {name} is not one line of latin-1 characters.")
         self.signers: dict[str, Signer] = {}
         """What signs, by the URL that it is for: see ``sign``."""
         about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
@@ -178,6 +183,8 @@ class RMSource:
                 from wsrm_mq.source.signing import signed  # of lxml
 
                 body, sent = signed(url, body, sent, signer)
+                if (name := _unsendable(sent)) is not None:
+                    raise Unsigned(f"{url}: the signer's value of the header {name} is not one line; nothing was sent")
             return made(url, sent, body, who)
 
         return with_headers
@@ -483,6 +490,11 @@ class RMSource:
         if self._notices is not None:
             self._notices.stop(_LAST_NOTICES_SECONDS)
         return self._engine.close(timeout)
+
+
+def _unsendable(headers: Mapping[str, str]) -> str | None:
+    """The name of a header that cannot be sent."""
+    return next((name for name, value in headers.items() if not _SENDABLE.fullmatch(value)), None)
 
 
 def _never(_delivery: Delivery) -> Outcome:
