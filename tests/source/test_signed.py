@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from tests.support.commands import Wsrm, document
 from tests.support.orders_server import within
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.errors import BadRequest, ConfigurationError, Pending
+from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.source import AsyncReliableClient, ReliableClient, RMSource, Signature, reliable
 from wsrm_mq.testing import ManualClock, Reply
 
@@ -272,6 +273,31 @@ def test_a_comment_among_the_headers_is_no_part_of_the_signature(
     source.wait(source.send(written, to=THERE, action=ACTION), 30)
     assert b"of the shop" in partner.bodies[-1]
     assert "Sequence" in covered(partner.bodies[-1], pair, source.clock())
+
+
+def test_a_program_that_is_sending_unsigned_what_another_one_begins_to_sign_sends_no_more_of_it(
+    open_source: Open, sign: Callable[..., Signature], partner: Partner, pair: Pair
+) -> None:
+    unsigned: list[bytes] = []
+    may_go_on = threading.Event()
+
+    def post(url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answer:
+        unsigned.append(body)
+        if b"order 0" in body:
+            assert may_go_on.wait(30)
+        return partner.post(url, headers, body, who)
+
+    unable, able = open_source(post=post), open_source()
+    first = unable.send(envelope(partner.speak, "order 0"), to=THERE, action=ACTION)
+    assert partner.within(lambda: b"order 0" in b"".join(unsigned), 20)
+    sent = [unable.send(envelope(partner.speak, f"order {n}"), to=THERE, action=ACTION) for n in range(1, 6)]
+    able.sign(THERE, sign(able.clock))
+    may_go_on.set()
+    for one in (first, *sent):
+        unable.wait(one, 30)
+    assert partner.texts() == [f"order {n}" for n in range(6)]
+    assert not any(b">order " in body for body in unsigned if b"order 0" not in body)
+    assert sum(b"order 0" in body for body in unsigned) == 1
 
 
 @pytest.mark.parametrize("use_digest", [True, False], ids=["digest", "text"])

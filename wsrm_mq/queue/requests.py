@@ -26,7 +26,7 @@ from wsrm_mq.queue.outbound import (
     step_of,
     told_with,
 )
-from wsrm_mq.queue.ownership import Claim, count_unsettled, settle_cursor, take
+from wsrm_mq.queue.ownership import Claim, count_unsettled, free, settle_cursor, take
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, place_in, send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
@@ -45,7 +45,7 @@ from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, 
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import channels, consuming, queues, routing
+from wsrm_mq.store import channels, consuming, lanes, queues, routing
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_queue
 from wsrm_mq.store.entries import HELD_BYTES
@@ -100,10 +100,18 @@ class Stored(NamedTuple):
 
 
 def sign(tx: Transaction, to: str, *, is_signed: bool) -> None:
-    """Whether what leaves for the address ``to`` is signed: that alone is stored, no key."""
+    """Whether what leaves for the address ``to`` is signed: that alone is stored, no key. Where it is from now on, other
+    processes lose the lanes that they have there: one that can sign goes on."""
+    application = SIGNED if is_signed else None
     home = tx.queue(source_queue(to), "outgoing")
-    for key in (home, tx.queue(sent_queue(source_queue(to)), "outgoing", home)):
-        tx.execute(queues.SET_APPLICATION, {"key": key, "application": SIGNED if is_signed else None})
+    if tx.execute(queues.QUEUE, {"key": home}).fetchone()[1] == application:
+        return
+    keys = home, tx.queue(sent_queue(source_queue(to)), "outgoing", home)
+    for key in keys:
+        tx.execute(queues.SET_APPLICATION, {"key": key, "application": application})
+    for lane in [tx.lane(key) for (key,) in tx.execute(lanes.OWNED).fetchall()]:
+        if is_signed and lane is not None and lane.queue in keys and lane.owner != tx.instance:
+            free(lane)
 
 
 def store(
