@@ -30,7 +30,7 @@ from tests.source.partner import ACTION, LOST, THERE, Partner, envelope
 from tests.support.commands import Wsrm, document
 from tests.support.orders_server import within
 from wsrm_mq import WSRMMiddleware
-from wsrm_mq.errors import BadRequest, ConfigurationError, Pending
+from wsrm_mq.errors import BadRequest, ConfigurationError, Pending, StoreError
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.source import AsyncReliableClient, ReliableClient, RMSource, Signature, reliable
 from wsrm_mq.testing import ManualClock, Reply
@@ -342,6 +342,15 @@ def test_a_signer_that_raises_has_nothing_sent_and_its_text_told_to_nobody(
     assert source.in_time(30)
     assert SECRET not in caplog.text
     assert SECRET.encode() not in stored_bytes(source.path)
+
+
+def test_a_signer_that_the_store_does_not_take_is_none_so_the_next_call_gives_it_again(
+    source: Source, sign: Callable[..., Signature]
+) -> None:
+    source.close()
+    with pytest.raises(StoreError):
+        source.sign(THERE, sign(source.clock))
+    assert source.signers == {}
 
 
 @pytest.mark.parametrize("value", [f"Bearer {SECRET}\n", f"{SECRET}\r\nX: y", f"{SECRET} \u2713"])

@@ -100,7 +100,7 @@ class Stored(NamedTuple):
 
 
 def sign(tx: Transaction, to: str, *, is_signed: bool) -> None:
-    """Whether what leaves for the address ``to`` is signed: that alone is stored, no key. Where it is from now on, other
+    """Whether what leaves for the address ``to`` is signed: that alone is stored, no key. Where it begins to be, other
     processes lose the lanes that they have there: one that can sign goes on."""
     application = SIGNED if is_signed else None
     home = tx.queue(source_queue(to), "outgoing")

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -137,6 +138,7 @@ class RMSource:
             raise ConfigurationError(f"headers: the value of {name} is not one line of latin-1 characters.")
         self.signers: dict[str, Signer] = {}
         """What signs, by the URL that it is for: see ``sign``."""
+        self._signing = threading.Lock()
         about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
         self.told = frozenset(name for name, value in about_http.items() if value)
         """The options of HTTP that it was given."""
@@ -198,12 +200,16 @@ class RMSource:
         """Have all that leaves for the URL ``to`` signed, each time anew, by an object as zeep's ``wsse`` are. It is
         not stored: where no program has a signer for ``to``, what is sent there waits, what is stored already too.
         ``None``: nothing is signed there any more."""
-        if signer is None:
-            self.signers.pop(to, None)
-        else:
-            self.signers[to] = signer
-        self._engine.store.call(partial(requests.sign, to=to, is_signed=signer is not None))
-        self._engine.serve(SENDING._replace(paths=(*(SENDING.paths or ()), *map(source_queue, list(self.signers)))))
+        with self._signing:
+            before = self.signers
+            signers = {url: one for url, one in {**before, to: signer}.items() if one is not None}
+            self._engine.store.call(partial(requests.sign, to=to, is_signed=signer is not None))
+            self.signers = signers
+            try:
+                self._engine.serve(SENDING._replace(paths=(*(SENDING.paths or ()), *map(source_queue, signers))))
+            except BaseException:
+                self.signers = before
+                raise
 
     # sending
 
