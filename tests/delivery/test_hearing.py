@@ -53,11 +53,11 @@ def test_what_an_answer_releases_is_handed_over_at_once(store: Store) -> None:
     assert [receipt.claim is not None for receipt in handed] == [True]
 
 
-def heard(number: int, ranges: list[tuple[int, int]], attempt: int = 1) -> Heard | None:
-    """What is acknowledged in answer to a message."""
+def heard(number: int, ranges: list[tuple[int, int]] | None, attempt: int = 1) -> Heard | None:
+    """What is acknowledged in answer to a message; ``ranges``: ``None`` where nothing is said."""
     hearing = Hearing(lambda _partner: USUAL, Events(), lambda _receipt: None)
     channel = Channel(EndpointReference("http://partner.example/"), None, 1, is_numbered=True)
-    said = Said(WSRM_1_1, (SequenceAcknowledgement("urn:s", tuple(ranges)),))
+    said = None if ranges is None else Said(WSRM_1_1, (SequenceAcknowledgement("urn:s", tuple(ranges)),))
     versions = ("1.1", "1.2", "1.0")
     sent = Delivery(
         *(number, number, "urn:s", None, *versions, "urn:put", f"urn:{number}", "{}", None, None, Body(b""), False),
@@ -70,6 +70,10 @@ def test_the_answer_to_the_last_sending_is_heard_before_the_message_is_given_up(
     last = len(USUAL.resend.ladder) + 1
     told = [heard(3, [(1, 3)], attempt) for attempt in (last - 1, last)]
     assert [one is not None and one.is_plain for one in told] == [True, False]
+    assert heard(3, None, last - 1) is None
+    silence = heard(3, None, last)
+    assert silence is not None
+    assert not silence.is_plain
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,21 @@ def test_what_is_sent_as_often_as_its_policy_says_is_a_dead_letter(one: Instance
     assert (RESEND.wait(1), RESEND.wait(2), RESEND.wait(3)) == (1_000, 5_000, None)
 
 
+def test_what_another_sequence_is_to_carry_on_is_no_dead_letter_after_its_last_sending(one: Instance) -> None:
+    add(one)
+    claim, position = put(one)
+    assert claim is not None
+
+    def give_up_all(tx: Transaction) -> None:
+        lane = tx.lane(claim.lane)
+        assert lane is not None
+        lane.discard_from = 1
+
+    one.run(give_up_all)
+    one.run(lambda tx: sent(tx, claim, position, 1, 3, RESEND, release=False))
+    assert one.outcomes(claim.lane) == {1: None}
+
+
 @pytest.mark.spec("SEC-003", versions="all")
 def test_only_its_endpoint_speaks_of_it(one: Instance) -> None:
     add(one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wsrm_mq.delivery.delivery import Delivery, Heard
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
@@ -24,6 +24,10 @@ HandOver = Callable[[Receipt], object]
 """A function that does the work that a receipt leaves: a claim is run, the watch looks."""
 
 
+_UNHEARD: Final = Heard(lambda _tx: Receipt(), lambda _receipt: None, 0, False, frozenset())
+"""Nothing was said in answer to the last sending: the message is given up before the next one leaves."""
+
+
 class Hearing:
     """Hears answers for one process."""
 
@@ -38,8 +42,9 @@ class Hearing:
         said = answer.said
         if answer.unreadable is not None:
             self._events.tell("answer.unreadable", error=answer.unreadable)
+        is_last = delivery is not None and self._policy_of(delivery.partner).resend.wait(delivery.attempt) is None
         if said is None:
-            return None
+            return _UNHEARD if is_last else None
 
         def committed(receipt: Receipt) -> None:
             self._hand_over(receipt)
@@ -49,10 +54,7 @@ class Hearing:
 
         hearing = partial(hear, channel=channel, said=said, policy_of=self._policy_of)
         size = 0 if said.reply is None else len(said.reply[1].body)
-        is_plain = False
-        if delivery is not None:
-            leaves_again = self._policy_of(delivery.partner).resend.wait(delivery.attempt) is not None
-            is_plain = leaves_again and said.is_plain(delivery.number)
+        is_plain = delivery is not None and not is_last and said.is_plain(delivery.number)
         ranges = frozenset((one.identifier, range_) for one in said.acknowledgements for range_ in one.ranges)
         return Heard(partial(with_end_of_outbound, verb=hearing), committed, size, is_plain, ranges)
 

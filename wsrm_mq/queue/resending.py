@@ -32,9 +32,8 @@ def sent(
     wait = resend.wait(attempt)
     if wait is not None:
         tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
-    elif (
-        tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None
-    ):  # else the answer has acknowledged it
+    elif not record.is_given_up(number) and tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None:
+        # else another sequence will carry it on, or the answer has acknowledged it
         give_up(tx, record, position, number, NOT_ACKNOWLEDGED)
     record.running_since = tx.now if over_at is None else min(over_at, tx.now)
     released = release and give_back(tx, held)
