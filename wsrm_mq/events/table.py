@@ -423,6 +423,12 @@ EVENTS: Final = {
     "stomp.refused": _logged(
         INFO, "peer principal error", "A client of STOMP was sent an ERROR, and has given back what it had"
     ),
+    "stomp.gone": _logged(
+        WARNING,
+        "peer principal leased",
+        "A client of STOMP has gone without DISCONNECT, or took or sent nothing and was cut off, and had leased so many"
+        " messages: that counts as the death of a consumer",
+    ),
     "stomp.failed": _reported(
         ERROR, "peer principal error", "A connection of STOMP has ended by what should not happen in the server"
     ),

@@ -195,7 +195,7 @@ def test_an_error_gives_back_what_was_leased_uncounted(connected: Connect, stomp
 
 @pytest.mark.scenario("Q-078")
 def test_only_the_message_at_which_connections_break_off_again_and_again_is_given_up(
-    connected: Connect, stomp: Running
+    connected: Connect, stomp: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     stomp.node.declare("a", max_failures=1, retry=[])
     stomp.node.put_many("a", range(3))
@@ -207,6 +207,7 @@ def test_only_the_message_at_which_connections_break_off_again_and_again_is_give
         assert within(20, stomp, "a", left)
     assert [one.body for one in stomp.node.dead("a").peek()] == [b"0"]
     assert {one.failures for one in stomp.node.peek("a")} == {0}
+    assert caplog.text.count("stomp.gone") == 3
 
 
 def test_what_was_leased_goes_back_at_unsubscribe(connected: Connect, stomp: Running) -> None:

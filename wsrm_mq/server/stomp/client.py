@@ -96,7 +96,12 @@ class Client:
             await asyncio.gather(*tasks, return_exceptions=True)
             errors = [error for one in ends if one.done() and not one.cancelled() and (error := one.exception())]
             if self._served is not None:
-                await self._served.end(has_died=any(isinstance(one, DIED) for one in errors))
+                has_died = any(isinstance(one, DIED) for one in errors)
+                if has_died and (leased := self._served.session.leased):
+                    self._sessions.node.telling.tell(
+                        "stomp.gone", peer=self._wire.peer, principal=self._served.principal.name, leased=leased
+                    )
+                await self._served.end(has_died=has_died)
         await self._part(errors[0] if errors else None)
 
     async def _part(self, error: BaseException | None) -> None:
