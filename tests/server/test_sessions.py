@@ -130,6 +130,26 @@ def test_only_the_message_that_clients_die_of_again_and_again_is_given_up(
 
 
 @pytest.mark.parametrize("group", [None, "a"])
+def test_the_death_of_a_client_counts_no_delivery_of_what_was_not_sent_to_it(node: Node, group: str | None) -> None:
+    async def program() -> None:
+        sessions = Sessions(node)
+        node.declare("orders", lease=None)
+        node.put_many("orders", range(4), group=group)
+        session = sessions.begin("anna", "w1")
+        subscription = await session.subscribe(["orders"], max_backlog=4)
+        while subscription.flow.load.unsettled < 4:
+            await asyncio.sleep(0.01)
+        [first] = await session.take(subscription.key, 1, wait=10)
+        await session.end(has_died=True)
+        found = node.receive("orders", 4)
+        assert [(one.json(), one.deliveries) for one in found] == [(0, 2), (1, 1), (2, 1), (3, 1)]
+        assert first.json() == 0
+        await sessions.close()
+
+    run(program())
+
+
+@pytest.mark.parametrize("group", [None, "a"])
 def test_messages_that_a_session_has_not_got_are_as_before_the_lease_when_it_ends(
     node: Node, group: str | None
 ) -> None:

@@ -34,7 +34,7 @@ from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue import declaring, settling, subscribing
 from wsrm_mq.queue.expiring import holder_died, holder_left
-from wsrm_mq.queue.settling import Settlement
+from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, hand_back, settled
 from wsrm_mq.server.answers import Answers, Consumer
 from wsrm_mq.server.bounds import Bounds, Use
@@ -157,18 +157,22 @@ class Session:
         for subscription in subscriptions:
             subscription.pause(is_on=True)
         homes = self._by_home(had)
-        if self._received_from:
-            homes.setdefault(self._node, [])
-        for home, mine in homes.items():
+        ahead: dict[Opened, list[Lease]] = {self._node: []} if self._received_from else {}
+        for message in [found for one in subscriptions for part in one.parts for found in part.flow.recall()]:
+            ahead.setdefault(self._home_of(message), []).append(message.lease)
+        for home in homes | ahead:
             with suppress(KeeperGone):
-                home.call(partial(self._put_back, mine, has_died), wakes=True, keep=True)
+                verb = partial(self._put_back, ahead.get(home, []), homes.get(home, []), has_died)
+                home.call(verb, wakes=True, keep=True)
         for subscription in subscriptions:
             with suppress(KeeperGone):
                 subscription.close()
         for name in gone:
             self._node.call(partial(subscribing.client_gone, name=name))
 
-    def _put_back(self, had: list[Had], has_died: bool, tx: Unit) -> None:
+    def _put_back(self, ahead: list[Lease], had: list[Had], has_died: bool, tx: Unit) -> None:
+        """``ahead``: what was not sent to its client, and is none of what that has died at."""
+        settling.hand_back(tx, ahead)
         leases = [one.message.lease for one in had]
         (holder_died if has_died else holder_left)(tx, leases, f"its consumer is gone: {self.client}")
         settling.put_back(tx, leases)
