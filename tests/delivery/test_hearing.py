@@ -25,7 +25,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
-from wsrm_mq.versions import WSRM_1_1
+from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 
 @pytest.fixture
@@ -53,11 +53,13 @@ def test_what_an_answer_releases_is_handed_over_at_once(store: Store) -> None:
     assert [receipt.claim is not None for receipt in handed] == [True]
 
 
-def heard(number: int, ranges: list[tuple[int, int]] | None, attempt: int = 1) -> Heard | None:
+def heard(
+    number: int, ranges: list[tuple[int, int]] | None, attempt: int = 1, rm: RMVersion = WSRM_1_1
+) -> Heard | None:
     """What is acknowledged in answer to a message; ``ranges``: ``None`` where nothing is said."""
     hearing = Hearing(lambda _partner: USUAL, Events(), lambda _receipt: None)
     channel = Channel(EndpointReference("http://partner.example/"), None, 1, is_numbered=True)
-    said = None if ranges is None else Said(WSRM_1_1, (SequenceAcknowledgement("urn:s", tuple(ranges)),))
+    said = None if ranges is None else Said(rm, (SequenceAcknowledgement("urn:s", tuple(ranges)),))
     versions = ("1.1", "1.2", "1.0")
     sent = Delivery(
         *(number, number, "urn:s", None, *versions, "urn:put", f"urn:{number}", "{}", None, None, Body(b""), False),
@@ -74,6 +76,12 @@ def test_the_answer_to_the_last_sending_is_heard_before_the_message_is_given_up(
     silence = heard(3, None, last)
     assert silence is not None
     assert not silence.is_plain
+
+
+def test_an_answer_of_1_0_is_committed_before_the_next_message_leaves() -> None:
+    """Its sequence may be closed meanwhile, and is not asked then for what it has: that would be sent in another."""
+    told = [heard(3, [(1, 3)], rm=rm) for rm in (WSRM_1_0, WSRM_1_1)]
+    assert [one is not None and one.is_plain for one in told] == [False, True]
 
 
 @pytest.mark.parametrize(

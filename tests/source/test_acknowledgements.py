@@ -276,7 +276,7 @@ def test_the_outcomes_of_a_run_are_committed_together_with_what_their_answers_ac
     assert source.in_time()
     assert acknowledged(source) == "1-60"
     assert [number for _one, number in partner.places] == [*range(1, 61)]
-    assert source._engine.store.writer.commits < 60
+    assert source._engine.store.writer.commits < 60 or not partner.speak.rm.has_close
 
 
 def test_an_acknowledgement_counts_although_another_process_has_the_sequence_by_now(

@@ -55,6 +55,8 @@ class Hearing:
         hearing = partial(hear, channel=channel, said=said, policy_of=self._policy_of)
         size = 0 if said.reply is None else len(said.reply[1].body)
         is_plain = delivery is not None and not is_last and said.is_plain(delivery.number)
+        # 1.0 has no last acknowledgement of a sequence that is closed: only what is committed is not sent in another
+        is_plain = is_plain and said.rm.has_close
         ranges = frozenset((one.identifier, range_) for one in said.acknowledgements for range_ in one.ranges)
         return Heard(partial(with_end_of_outbound, verb=hearing), committed, size, is_plain, ranges)
 
