@@ -435,6 +435,29 @@ def test_what_would_be_stored_with_its_secrets_or_signed_by_another_is_refused(
         Signature(pair.key, pair.certificate)
     with pytest.raises(ConfigurationError, match="no key and certificate of PEM"):
         Signature(pair.key, tmp_path / "missing.pem", SECRET)
-    source.sign(THERE, signer)
-    with pytest.raises(BadRequest, match="parts"):
-        source.send(b"--b\r\n", to=THERE, action=ACTION, content_type='multipart/related; boundary="b"')
+
+
+def test_what_has_parts_is_refused_where_any_program_signs_and_what_waited_there_is_put_aside_at_once(
+    open_source: Open, sign: Callable[..., Signature], partner: Partner, tmp_path: Path
+) -> None:
+    soap = partner.speak.soap
+    kind = f'multipart/related; type="{soap.media_type}"; boundary="b"'
+    root = b"--b\r\nContent-Type: " + soap.media_type.encode() + b"\r\n\r\n" + envelope(partner.speak, "seats")
+    parts = root + b"\r\n--b\r\nContent-Type: image/png\r\nContent-ID: <one>\r\n\r\nPNG\r\n--b--\r\n"
+    unable, able = open_source(), open_source()
+    partner.says = lambda _received: LOST
+    waited = unable.send(parts, to=THERE, action=ACTION, content_type=kind)
+    unable.send(envelope(partner.speak, "behind"), to=THERE, action=ACTION)
+    assert partner.within(lambda: partner.bodies, 20)
+    able.sign(THERE, sign(able.clock))
+    for source in (unable, able):
+        with pytest.raises(BadRequest, match="parts"):
+            source.send(parts, to=THERE, action=ACTION, content_type=kind)
+        with pytest.raises(BadRequest, match="parts"), closing(sqlite3.connect(tmp_path / "own.db")) as own:
+            source.enqueue(own, parts, to=THERE, action=ACTION, content_type=kind)
+    partner.says = lambda _received: None
+    assert able.in_time(30)
+    ((message_id, error),) = [(one.message_id, one.error or "") for one in able.dead]
+    assert message_id == waited.message_id
+    assert "it has parts, and cannot be signed" in error
+    assert partner.texts() == ["behind"]

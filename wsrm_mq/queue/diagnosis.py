@@ -28,7 +28,8 @@ class Diagnosis(NamedTuple):
 NOT_TOLD: Final = "not_told"
 """The end of a sequence was sent a few times and not taken: the other side is gone, or has forgotten it already."""
 NEVER_ANSWERED: Final = "never_answered"
-"""Its host has never answered, and left it no room to be tried for a day."""
+"""Its host has never answered, and left it no room to be tried for a day; or it will never be tried: it cannot be
+signed."""
 TOO_LARGE: Final = "too_large"
 """Its host does not read a message of this size."""
 REFUSED_THERE: Final = "refused_there"

@@ -26,7 +26,7 @@ from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, tend
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
-from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending, Unsigned
+from wsrm_mq.errors import BadRequest, ConfigurationError, LeftAlone, NotFound, Pending, Unsigned
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.outbound.addresses import Allowed
 from wsrm_mq.outbound.posting import Poster, tls
@@ -41,9 +41,9 @@ from wsrm_mq.source.notices import Notices, OnNotice
 from wsrm_mq.source.persistent import Persistent
 from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
-from wsrm_mq.store import calls
+from wsrm_mq.store import calls, queues
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.applications import SENDING, source_queue
+from wsrm_mq.store.applications import SENDING, SIGNED, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.transaction import Transaction
@@ -184,6 +184,8 @@ class RMSource:
             if signer is not None:
                 from wsrm_mq.source.signing import signed  # of lxml
 
+                if _has_parts(sent["Content-Type"]):  # it was stored before anything was signed there
+                    raise LeftAlone(f"{url}: it has parts, and cannot be signed", 0.0, is_given_up=True)
                 body, sent = signed(url, body, sent, signer)
                 if (name := _unsendable(sent)) is not None:
                     raise Unsigned(f"{url}: the signer's value of the header {name} is not one line; nothing was sent")
@@ -258,10 +260,15 @@ class RMSource:
     def _stamped(
         self, envelope: bytes, to: str, action: str | None, content_type: str | None, *, wants_reply: bool
     ) -> tuple[Destination, OutgoingMessage]:
-        if to in self.signers and (content_type or "").lower().startswith("multipart/"):
+        if _has_parts(content_type) and self._is_signed(to):
             raise BadRequest(f"{to}: requests there are signed, and one with parts cannot be: send it without parts.")
         versions = self.rm, self.addressing
         return stamped(envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type)
+
+    def _is_signed(self, to: str) -> bool:
+        """Whether a program signs what leaves for ``to``, this one or another."""
+        with self._engine.store.reader() as db:
+            return bool(db.execute(queues.APPLICATION, {"name": source_queue(to)}).fetchone() == (SIGNED,))
 
     def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
@@ -496,6 +503,10 @@ class RMSource:
         if self._notices is not None:
             self._notices.stop(_LAST_NOTICES_SECONDS)
         return self._engine.close(timeout)
+
+
+def _has_parts(content_type: str | None) -> bool:
+    return (content_type or "").lower().startswith("multipart/")
 
 
 def _unsendable(headers: Mapping[str, str]) -> str | None:

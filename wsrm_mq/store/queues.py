@@ -119,6 +119,7 @@ HOLD_QUEUE: Final = compiled(update(queue).where(queue.c.id == p("key")).values(
 LET_GO_OF_QUEUES: Final = compiled(update(queue).where(queue.c.owner == p("key")).values(owner=None, holder=None))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
+APPLICATION: Final = compiled(select(queue.c.application).where(queue.c.name == p("name")))
 SET_APPLICATION: Final = compiled(update(queue).where(queue.c.id == p("key")).values(application=p("application")))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
