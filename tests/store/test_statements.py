@@ -34,6 +34,7 @@ INDEX = {
     "EXPRESS": "entry_consumed (queue=? AND id>?)",
     "LOST": "queue_dead_letters (parent=?)",
     "QUEUE_ID": "sqlite_autoindex_queue_1",
+    "APPLICATION": "sqlite_autoindex_queue_1",
     "DEAD_LETTERS": "queue_dead_letters (parent=?)",
     "ENTRY_BY_NUMBER": "INTEGER PRIMARY KEY (rowid=?)",
     "RUN_IS_AT": "entry_live (lane=? AND number>? AND number<?)",
