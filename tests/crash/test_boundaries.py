@@ -1,6 +1,6 @@
-"""kill -9 of a real server, with threads or with an event loop, at each boundary of a message's way: ten times each.
+"""kill -9 of a real server, with threads or with an event loop, at each boundary of a message's way: twenty times each.
 
-One store and one sequence live through all ten lives of a test: what an earlier death left behind is there for the
+One store and one sequence live through all twenty lives of a test: what an earlier death left behind is there for the
 next one.
 """
 
@@ -20,7 +20,7 @@ from tests.support.orders_server import within
 each_front = pytest.mark.parametrize(
     ("front", "lives"),
     [
-        *(pytest.param(front, 10, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
+        *(pytest.param(front, 20, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
         pytest.param("uvicorn", 4, marks=pytest.mark.brief),
     ],
 )

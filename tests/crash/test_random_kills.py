@@ -1,4 +1,4 @@
-"""Fifty kills at random moments, under load."""
+"""A hundred kills at random moments, under load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AT_ITS_START = 5
     ("front", "kills"),
     [
         pytest.param("waitress", 10, marks=pytest.mark.brief),
-        *(pytest.param(front, 25, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
+        *(pytest.param(front, 50, marks=pytest.mark.long) for front in ("waitress", "uvicorn")),
     ],
 )
 def test_kills_at_random_under_load_lose_repeat_and_swap_nothing(tmp_path: Path, front: str, kills: int) -> None:

@@ -175,9 +175,9 @@ def test_the_applications_own_time_uses_up_no_patience_even_where_there_is_none(
 ) -> None:
     service.may_go.clear()
     middleware = make(service, hold_wait=0)
-    threading.Timer(0.6, service.may_go.set).start()
 
     async def conversation(identifier: str) -> tuple[int, float]:
+        threading.Timer(0.6, service.may_go.set).start()
         return await timed(middleware, two_way(identifier, 1))
 
     status, seconds = opened(middleware, conversation)

@@ -117,7 +117,7 @@ def test_what_was_sent_without_wsrm_is_delivered_in_its_order_after_a_crash(name
         page.kill()
         orders.write_text(f"{whole}\n\nbroken = service\n")
         page.start()
-        seen = within(15, page.seen, lambda calls: len(calls) == 5)
+        seen = within(60, page.seen, lambda calls: len(calls) == 5)
     assert [call["wsrm.message_number"] for call in seen] == [1, 2, 3, 4, 5]
     assert len({call["wsrm.sequence_id"] for call in seen}) == 1
 

@@ -40,7 +40,7 @@ def forgotten(one: One) -> set[bytes]:
 
 @pytest.mark.invariant("I13", "I14")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 12))])
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 30))])
 def test_each_message_is_in_its_queue_once_and_no_node_forgets_what_the_next_has_not(
     net: Net, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,4 +94,4 @@ def test_no_more_nodes_have_a_message_than_may(net: Net, max_hops: int) -> None:
     nodes[0].node.put("orders", b"1", max_hops=max_hops)
     assert until(lambda: nodes[max_hops].dead())
     assert [one.dead()[0][0] if one.dead() else None for one in nodes].index("hop_count_exceeded") == max_hops
-    assert [bool(one.rows("SELECT 1 FROM routed")) for one in nodes] == [number < max_hops for number in range(5)]
+    assert [bool(one.rows("SELECT 1 FROM routed")) for one in nodes] == [number <= max_hops for number in range(5)]

@@ -124,7 +124,7 @@ def _stored(path: Path) -> int:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.brief), pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.brief), pytest.param(10, marks=pytest.mark.long)])
 def test_whichever_of_two_nodes_is_killed_each_message_arrives_once_and_in_order(somewhere: Path, kills: int) -> None:
     b, port = connect(somewhere / "b.db"), free_port()
     b.declare("orders")

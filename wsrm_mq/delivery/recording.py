@@ -100,17 +100,8 @@ class Recording:
         leaves the run: it goes on from here. ``pipeline`` has those before it that are not stored yet."""
         leaves = last or outcome.error is not None
         over_at = None if last or pipeline is None else self._store.clock()
-        verb: Verb[Any]
-        if outcome.left_alone is not None:
-            verb = _leaving_alone(claim, delivery, outcome.error or "", outcome.left_alone)
-        elif outcome.error is not None:
-            verb = self._failing(claim, delivery, outcome)
-        elif outcome.is_sent:
-            verb = self._sending(claim, delivery, over_at, release=last)
-        else:
-            acknowledge = None if completion is None else self._acknowledging(delivery)
-            verb = _settling(claim, delivery, outcome, over_at, release=last, acknowledge=acknowledge)
-
+        acknowledge = None if completion is None else self._acknowledging(delivery)
+        verb = self._storing(claim, delivery, outcome, over_at, release=last, acknowledge=acknowledge)
         heard = outcome.heard
 
         def on_commit(done: Any, error: BaseException | None) -> None:
@@ -154,6 +145,25 @@ class Recording:
         self._store.submit(verb, on_commit, keep=True, size=size, lingers=lingers, is_led=is_led)
         if is_led and (leaves or pipeline is None):
             self._store.writer.lead()
+
+    def _storing(
+        self,
+        claim: Claim,
+        delivery: Delivery,
+        outcome: Outcome,
+        over_at: int | None,
+        *,
+        release: bool,
+        acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None,
+    ) -> Verb[Any]:
+        """The verb that stores an outcome."""
+        if outcome.left_alone is not None:
+            return _leaving_alone(claim, delivery, outcome.error or "", outcome.left_alone)
+        if outcome.error is not None:
+            return self._failing(claim, delivery, outcome)
+        if outcome.is_sent:
+            return self._sending(claim, delivery, over_at, release=release)
+        return _settling(claim, delivery, outcome, over_at, release=release, acknowledge=acknowledge)
 
     def _acknowledging(self, delivery: Delivery) -> Callable[[Transaction, SequenceRecord], SequenceAcknowledgement]:
         policy, number = self._policy_of(delivery.partner), delivery.number

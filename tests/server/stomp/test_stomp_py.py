@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from stomp.exception import NotConnectedException
 
 from tests.server.stomp.conftest import SECRET, Running, Start
 
@@ -85,7 +86,8 @@ def live(
     yield connect
     for one in made:
         if one.is_connected():
-            with suppress(websocket.WebSocketConnectionClosedException):  # the server has closed it meanwhile
+            with suppress(OSError, NotConnectedException, websocket.WebSocketConnectionClosedException):
+                # The server may have closed it meanwhile.
                 one.disconnect()
 
 
