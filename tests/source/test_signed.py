@@ -344,6 +344,30 @@ def test_a_signer_that_raises_has_nothing_sent_and_its_text_told_to_nobody(
     assert SECRET.encode() not in stored_bytes(source.path)
 
 
+def test_a_signer_that_hangs_holds_up_no_other(
+    source: Source, partner: Partner, sign: Callable[..., Signature]
+) -> None:
+    is_asked, answers = threading.Event(), threading.Event()
+
+    class Vault:
+        def apply(self, envelope: Any, headers: Any) -> Any:
+            is_asked.set()
+            assert answers.wait(60)
+            return envelope, headers
+
+        def verify(self, envelope: Any) -> Any:
+            return envelope
+
+    elsewhere = "http://other.example/orders"
+    source.sign(THERE, Compose([sign(source.clock), Vault()]))
+    source.sign(elsewhere, Compose([sign(source.clock)]))
+    held_up = source.send(envelope(partner.speak), to=THERE, action=ACTION)
+    assert is_asked.wait(20)
+    source.wait(source.send(envelope(partner.speak, "three seats"), to=elsewhere, action=ACTION), 30)
+    answers.set()
+    source.wait(held_up, 30)
+
+
 def test_a_signer_that_the_store_does_not_take_is_none_so_the_next_call_gives_it_again(
     source: Source, sign: Callable[..., Signature]
 ) -> None:

@@ -13,6 +13,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -42,8 +43,9 @@ _SIGNATURE: Final = f"""<ds:Signature xmlns:ds="{_DS}"><ds:SignedInfo>\
 <ds:SignatureValue/><ds:KeyInfo><wsse:SecurityTokenReference xmlns:wsse="{_WSSE}">\
 <wsse:Reference URI="#{{}}" ValueType="{_TOKEN["ValueType"]}"/></wsse:SecurityTokenReference></ds:KeyInfo>\
 </ds:Signature>"""
-_applying: Final = threading.Lock()
-"""Several threads send, and an object of a program's may keep elements of lxml, which are in one tree at a time."""
+_locks: Final[dict[int, threading.Lock]] = {}
+"""By the ``id`` of an object that signs. Several threads send, and it may keep elements of lxml, which are in one tree
+at a time."""
 
 
 class Signer(Protocol):
@@ -61,7 +63,10 @@ def signed(url: str, body: bytes, headers: Mapping[str, str], signer: Signer) ->
     envelope = etree.fromstring(body, parser)
     encoding: Any = envelope.getroottree().docinfo.encoding or "UTF-8"
     try:
-        with _applying:
+        with ExitStack() as locked:
+            objects = getattr(signer, "wsse_objects", (signer,))  # of a Compose of zeep's
+            for key in sorted({*map(id, objects)}):
+                locked.enter_context(_locks.setdefault(key, threading.Lock()))
             envelope, headers = signer.apply(envelope, dict(headers))
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
