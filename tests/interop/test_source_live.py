@@ -133,7 +133,7 @@ def have_all_sent(server: Server, line: Numbered, store: Path, rm: RMVersion, py
                 program.kill()
                 program.communicate()
                 program = begun()
-        assert within(90, lambda: acknowledged(store), COUNT.__le__) >= COUNT
+        assert within(90, lambda: is_acknowledged(store), bool)
         program.kill()
         program.communicate()
         # A copy of the last request is acknowledged while the first is still at work.
@@ -154,12 +154,12 @@ def stored(store: Path) -> int:
     return int(str(rows(store, query)[0][0])) if store.exists() else 0
 
 
-def acknowledged(store: Path) -> int:
-    """How many numbers are, but those that another sequence has taken over."""
+def is_acknowledged(store: Path) -> bool:
+    """Whether all orders are stored, and the sequence that the last ones are in is acknowledged as far as it goes."""
     if stored(store) < COUNT:
-        return 0
-    found = rows(store, "SELECT acknowledged FROM outbound_sequence")
-    return sum(AckRanges.parse(str(one)).count() for (one,) in found)
+        return False
+    given, ranges = rows(store, "SELECT given, acknowledged FROM outbound_sequence ORDER BY id DESC LIMIT 1")[0]
+    return AckRanges.parse(str(ranges)).count() == given
 
 
 def in_doubt(store: Path) -> set[str]:
