@@ -242,7 +242,7 @@ class OwnDescription:
             asking.start()
             asking.join(_ANSWER_SECONDS)
             if not found:
-                self._hung_at = self._clock()  # nobody waits for it meanwhile, whatever path he names
+                self._hung_at = self._clock()  # no request waits for it meanwhile, whatever its path
             elif found[0] is None:
                 self._failed.keep(path, self._clock())
             else:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import IO, Any, ClassVar, Final, NamedTuple
+from typing import IO, Any, ClassVar, Final, NamedTuple, TypeGuard
 from urllib.parse import unquote, urlsplit
 
 import urllib3
@@ -177,7 +177,7 @@ class Poster:
             raise (Unread if is_unread else NotAnswered)(f"{url}: {_said(error)}") from error
 
     def _posted(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
-        if isinstance(body, bytes) and _is_large(body):  # in pieces: a time-out is for the sending of one
+        if _is_large(body):  # in pieces: a time-out is for the sending of one
             headers = {**headers, "Content-Length": str(len(body))}
             body = io.BytesIO(body)
         answer = self._pools(url).urlopen(
@@ -230,7 +230,7 @@ class Poster:
         return b"".join(pieces)
 
 
-def _is_large(body: bytes | IO[bytes]) -> bool:
+def _is_large(body: bytes | IO[bytes]) -> TypeGuard[bytes]:
     return isinstance(body, bytes) and len(body) > _LARGE
 
 

@@ -160,9 +160,15 @@ def _leave_what_was_put_back(tx: Transaction, outbound: OutboundRecord, lanes: l
     ((name, _application),) = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchall()
     is_sealed = outbound.value.state is OutboundState.CREATED and outbound.value.last_number is not None
     if is_sealed and name.startswith(HOP):
-        step_of(tx, outbound, Own.CLOSE)
-        for lane in lanes:
-            lane.discard_from, lane.discard_reason = 1, REPLAYED
+        leave_rest(tx, outbound, lanes)
+
+
+def leave_rest(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:
+    """Begin to close a sequence: what is not acknowledged in the end goes on in another. 1.0 has no such close: there
+    it is over at once."""
+    step_of(tx, outbound, Own.CLOSE if outbound.value.terms.rm.has_close else Own.CHANNEL_ENDED)
+    for lane in lanes:
+        lane.discard_from, lane.discard_reason = 1, REPLAYED
 
 
 def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:

@@ -21,6 +21,7 @@ from wsrm_mq.queue.outbound import (
     give_number,
     is_ended_there,
     lanes_of,
+    leave_rest,
     reason_of,
     requests_in,
     step_of,
@@ -377,9 +378,7 @@ def close(tx: Transaction, outbound: OutboundRecord) -> CloseSequence | None:
     that its destination has not created nothing has left: it goes on as it is."""
     if outbound.value.state is OutboundState.CREATING:
         return None
-    step_of(tx, outbound, Own.CLOSE if outbound.value.terms.rm.has_close else Own.CHANNEL_ENDED)
-    for lane in lanes_of(tx, outbound):
-        lane.discard_from, lane.discard_reason = 1, REPLAYED
+    leave_rest(tx, outbound, lanes_of(tx, outbound))
     if outbound.value.state is OutboundState.CLOSING:
         return close_element(outbound)
     go_on(tx, outbound)
