@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,6 @@ MESSAGES = 3_000
 SEQUENCES = 30
 SECONDS = 500.0
 PARTS = 2
-TRIES = 6
 
 
 def descendants(pid: int) -> list[tuple[int, str]]:
@@ -52,11 +52,25 @@ def command(pid: int) -> str:
         return ""
 
 
-def kill_one(below: int, wanted: str, *, last: bool = False) -> None:
-    """Kill a process of the run: the first of these, or the last, which is below the others."""
-    found = [pid for pid, told in descendants(below) if wanted in told]
-    assert found, wanted
-    os.kill(found[-1 if last else 0], signal.SIGKILL)
+def posting(run: int, port: int) -> int:
+    """The worker of Python that has a connection to this port of the target: it runs a part just now."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[2].endswith(f":{port:04X}") and fields[3] == "01"}
+        for pid, _command in descendants(run):
+            with suppress(OSError):
+                if any(os.readlink(opened) in sockets for opened in Path(f"/proc/{pid}/fd").iterdir()):
+                    return pid
+        time.sleep(0.01)
+    raise AssertionError("no worker is connected to the target")
+
+
+def executor_of(pid: int) -> int:
+    """The JVM above a worker of Python."""
+    while "CoarseGrainedExecutorBackend" not in command(pid):
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
 
 
 def arrived(target: Target, count: int, process: subprocess.Popen[str]) -> None:
@@ -72,24 +86,17 @@ def test_a_replay_loses_and_disorders_nothing_when_a_worker_and_an_executor_die(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = made(tmp_path / "a.db", MESSAGES, SEQUENCES)
-    attempts = (killed_run(spark, store, tmp_path / f"try{number}") for number in range(TRIES))
-    assert any(made_in_all >= PARTS + 2 for made_in_all in attempts), "once both were killed while they ran a part"
-
-
-def killed_run(spark: SparkSession, store: Path, where: Path) -> int:
-    """Replay a store and kill a worker and an executor meanwhile: whatever they did just then, everything arrives, and
-    in order. Answers how many attempts the parts took: one that is killed while it runs no part costs none."""
-    (where / "spark").mkdir(parents=True)
+    (tmp_path / "spark").mkdir()
     with serving(Target()) as target:
         wishes = Wishes("true", target.url)
-        make_plan(spark, Sources((str(store),)), wishes, where / "plan", parts=PARTS, now=1_800_000_000_000)
-        words = [sys.executable, "-m", "tests.spark.cluster", where / "plan", target.url, where / "spark"]
+        make_plan(spark, Sources((str(store),)), wishes, tmp_path / "plan", parts=PARTS, now=1_800_000_000_000)
+        words = [sys.executable, "-m", "tests.spark.cluster", tmp_path / "plan", target.url, tmp_path / "spark"]
         run = subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
             arrived(target, 200, run)
-            kill_one(run.pid, "pyspark.daemon", last=True)
+            os.kill(posting(run.pid, target.port), signal.SIGKILL)
             arrived(target, 600, run)
-            kill_one(run.pid, "CoarseGrainedExecutorBackend")
+            os.kill(executor_of(posting(run.pid, target.port)), signal.SIGKILL)
             told, _ = run.communicate(timeout=SECONDS)
         finally:
             for pid in [pid for pid, _command in descendants(run.pid)] + [run.pid] if run.poll() is None else []:
@@ -103,8 +110,8 @@ def killed_run(spark: SparkSession, store: Path, where: Path) -> int:
         firsts[sequence].append(int(number))
     assert len(firsts) == SEQUENCES
     assert set(map(tuple, firsts.values())) == {tuple(range(1, MESSAGES // SEQUENCES + 1))}
-    found = DividedPlan(where / "plan")
+    found = DividedPlan(tmp_path / "plan")
     attempts = sum(len(list(found.journals(part).glob("*.ndjson"))) for part in range(PARTS))
     assert len(target.keys) - MESSAGES <= attempts - PARTS
+    assert attempts >= PARTS + 2, "both were killed while they ran a part"
     assert found.standing().is_done
-    return attempts
