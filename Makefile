@@ -185,7 +185,7 @@ test-peers: $(STAMP)
 # Needs Java 17 or newer (Debian: openjdk-17-jre-headless).
 test-spark: $(SPARK_STAMP)
 	@$(NEEDS_JAVA)
-	@$(PYTEST) -q --spark --ci --timeout 400 tests/spark $(ARGS)
+	@$(BIN)/python -m tests.run --workers 0 -q --spark --ci --timeout 400 tests/spark $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -56,8 +56,8 @@ def posting(run: int, port: int) -> int:
     """The worker of Python that has a connection to this port of the target: it runs a part just now."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[2].endswith(f":{port:04X}") and fields[3] == "01"}
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+        sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[2].endswith(f":{port:04X}")}
         for pid, _command in descendants(run):
             with suppress(OSError):
                 if any(os.readlink(opened) in sockets for opened in Path(f"/proc/{pid}/fd").iterdir()):
