@@ -23,7 +23,7 @@ PYTHONS ?= 3.12 3.13
 # What a reader types or copies, and what differs between versions of Python.
 COPIED := tests/deploy tests/test_examples.py tests/contrib tests/test_inbox.py
 
-.PHONY: help setup demo pipeline route-demo test slow quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-source bench-spark bench-spark-replay clean
+.PHONY: help setup demo pipeline route-demo test slow quick pythons soak simulate fuzz schemathesis conformance floor supported-spec coverage mutants overload java test-peers test-spark lint types docs pictures bench bench-inbound bench-replay bench-floor bench-against bench-peers bench-calls bench-queue bench-network bench-source bench-spark bench-spark-replay clean
 
 help:
 	@echo "make demo           the main job, live: losses, duplicates, kill -9, and nothing lost"
@@ -54,6 +54,7 @@ help:
 	@echo "make bench-against  this code against an older one, in pairs; COMMIT="
 	@echo "make bench-peers    our server beside Apache CXF's, with its store and without, and gSOAP's; needs Maven and Java"
 	@echo "make bench-queue    our queues beside a loop of plain SQL, other queues of Python's, RabbitMQ and PostgreSQL"
+	@echo "make bench-network  the queue server over the network: beside a node with the store, and consumers that wait"
 	@echo "make bench-source   the RM Source beside a bare loop, over a bad network and after an outage"
 	@echo "make bench-spark    a store through Spark, against its JDBC reader or a plain cursor, and replay;"
 	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
@@ -229,6 +230,10 @@ bench-calls: $(STAMP)
 # RabbitMQ and PostgreSQL are left out where they are not installed (Debian: rabbitmq-server postgresql). ARGS=--quick.
 bench-queue: $(BENCH_STAMP)
 	@$(BIN)/python -m bench.queue $(ARGS)
+
+# ARGS="--only idle", --quick.
+bench-network: $(STAMP)
+	@$(BIN)/python -m bench.network $(ARGS)
 
 bench-source: $(STAMP)
 	@$(BIN)/python -m bench.source $(ARGS)
