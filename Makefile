@@ -55,7 +55,7 @@ help:
 	@echo "make bench-peers    our server beside Apache CXF's, with its store and without, and gSOAP's; needs Maven and Java"
 	@echo "make bench-queue    our queues beside a loop of plain SQL, other queues of Python's, RabbitMQ and PostgreSQL"
 	@echo "make bench-network  the queue server over the network: beside a node with the store, and consumers that wait"
-	@echo "make bench-source   the RM Source beside a bare loop, over a bad network and after an outage"
+	@echo "make bench-source   the RM Source beside a bare loop, over a bad network, after an outage and a hop"
 	@echo "make bench-spark    a store through Spark, against its JDBC reader or a plain cursor, and replay;"
 	@echo "                    bench-spark-replay is the second alone: against the replay tool, and in parts"
 	@echo "make bench-calls    Python calls and lines of code, against an older commit; COMMIT="

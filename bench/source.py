@@ -1,5 +1,5 @@
-"""Our RM Source beside a loop that writes the same rows and posts the same bytes, over a bad network, and after an
-outage.
+"""Our RM Source beside a loop that writes the same rows and posts the same bytes, over a bad network, after an outage,
+and beside a hop between two nodes.
 
     python -m bench.source [--quick] [--rounds 5] [--only PART …] [--directory DIR]
 
@@ -30,6 +30,7 @@ from bench.figures import Bound, Figure, as_json, as_markdown, status
 from bench.measure import Spent, fsync_us, resident_bytes
 from bench.process import THIS_TREE
 from bench.report import machine
+from bench.source_hop import hop, source
 from wsrm_mq.source import RMSource
 from wsrm_mq.store.sqlite import schema
 
@@ -62,10 +63,14 @@ class Size(NamedTuple):
     """Seconds."""
     backlog: int
     waiting: int
+    handed_over: int
+    """Messages of a hop."""
 
 
-FULL: Final = Size(5, 1.0, 300, 10, 60.0, 10_000, 1_000_000)
-QUICK: Final = Size(1, 0.2, 40, 2, 1.0, 300, 20_000)
+FULL: Final = Size(5, 1.0, 300, 10, 60.0, 10_000, 1_000_000, 2_000)
+QUICK: Final = Size(1, 0.2, 40, 2, 1.0, 300, 20_000, 100)
+OUTAGES: Final = 3
+"""Rounds at most: each is over a minute long."""
 
 
 class Peer:
@@ -355,10 +360,27 @@ def _bad_network(size: Size, directory: Path) -> Iterator[Figure]:
 
 
 def _outage(size: Size, directory: Path) -> Iterator[Figure]:
-    with _place(directory) as place, peer() as there:
-        ratio = outage(there, place, size)
+    ratios = []
+    for _ in range(min(size.rounds, OUTAGES)):
+        with _place(directory) as place, peer() as there:
+            ratios.append(outage(there, place, size))
     case = f"{size.backlog:,} wait, an outage of {size.outage:.0f} s"
-    yield Figure(case, "rate afterwards to undisturbed", [ratio], "×", Bound(">=", 0.8))
+    yield Figure(case, "rate afterwards to undisturbed", ratios, "×", Bound(">=", 0.8))
+
+
+def _hop(size: Size, directory: Path) -> Iterator[Figure]:
+    rates: dict[str, list[float]] = {"source": [], "hop": []}
+    for number in range(size.rounds):
+        for name in ("source", "hop") if number % 2 else ("hop", "source"):
+            with _place(directory) as place:
+                where, waiting = place.parent, size.handed_over
+                found = hop(ENVELOPE, where, waiting) if name == "hop" else source(ENVELOPE, ACTION, where, waiting)
+            rates[name].append(found)
+    case = f"{size.handed_over:,} wait for a durable destination"
+    yield Figure(case, "our RM Source to a service", rates["source"], "msg/s")
+    yield Figure(case, "a hop to a queue of the next node", rates["hop"], "msg/s")
+    ratios = [its / mine for its, mine in zip(rates["hop"], rates["source"], strict=True)]
+    yield Figure(case, "the hop to our RM Source", ratios, "×", Bound(">=", 0.7))
 
 
 def _memory(size: Size, directory: Path) -> Iterator[Figure]:
@@ -372,6 +394,7 @@ PARTS: Final[dict[str, Callable[[Size, Path], Iterator[Figure]]]] = {
     "network": _bad_network,
     "outage": _outage,
     "memory": _memory,
+    "hop": _hop,
 }
 
 
@@ -401,10 +424,11 @@ def main(arguments: list[str] | None = None) -> int:
         size = size._replace(rounds=chosen.rounds)
     begun, busy = time.monotonic(), os.getloadavg()[0]
     found = list(run(chosen.only, size, chosen.directory))
+    took = time.monotonic() - begun
     text = (
-        f"# The RM Source\n\n{date.today():%d %B %Y}. {machine()} {size.rounds} alternating rounds of the windows, the"
-        f" rest once, in {time.monotonic() - begun:.0f} seconds, the load average {busy:.1f} when they began."
-        f" Requests of 1 KB, every commit synced.\n\n{as_markdown(found)}"
+        f"# The RM Source\n\n{date.today():%d %B %Y}. {machine()} {size.rounds} alternating rounds of the windows and"
+        f" the hop, {OUTAGES} of the outage, the rest once, in {took:.0f} seconds, the load average {busy:.1f} when they"
+        f" began. Requests of 1 KB, every commit synced.\n\n{as_markdown(found)}"
     )
     print(text)
     if not chosen.quick and chosen.only == [*PARTS] and not chosen.rounds:

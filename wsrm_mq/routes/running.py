@@ -13,7 +13,7 @@ from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import count_ready
 from wsrm_mq.queue.routing import settle_name
 from wsrm_mq.routes.hops import Hops
-from wsrm_mq.routes.placing import Broken, May, place
+from wsrm_mq.routes.placing import MOST, Broken, May, place
 from wsrm_mq.routes.sending import Hop, Sending
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import INTAKE
@@ -27,6 +27,10 @@ LOOK_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 30.0
 _RESTS: Final = 10.0
 """The factor of a rest to the time of a look that has found no room for anything."""
+_GATHERS: Final = 5.0
+"""The factor of the time for which messages are gathered to the time of the last placing: a commit for each message
+would contend with those that store what arrives."""
+_GATHER_SECONDS: Final = 0.05
 
 
 class Routing:
@@ -88,10 +92,14 @@ class Routing:
             rings = bell.rings
             began = time.monotonic()
             while not self._stopping.is_set() and self._has_come():
-                if not self._place():  # all that is here waits for room
-                    self._stopping.wait(min(LOOK_SECONDS, _RESTS * (time.monotonic() - began)))
+                placed = self._place()
+                took = time.monotonic() - began
+                if not placed:  # all that is here waits for room
+                    self._stopping.wait(min(LOOK_SECONDS, _RESTS * took))
                     break
                 bell.tell()
+                if placed < MOST:
+                    self._stopping.wait(min(_GATHER_SECONDS, _GATHERS * took))
                 began = time.monotonic()
             self._sending.look()
             self._trouble.over()
