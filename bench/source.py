@@ -427,8 +427,8 @@ def main(arguments: list[str] | None = None) -> int:
     took = time.monotonic() - begun
     text = (
         f"# The RM Source\n\n{date.today():%d %B %Y}. {machine()} {size.rounds} alternating rounds of the windows and"
-        f" the hop, {OUTAGES} of the outage, the rest once, in {took:.0f} seconds, the load average {busy:.1f} when they"
-        f" began. Requests of 1 KB, every commit synced.\n\n{as_markdown(found)}"
+        f" the hop, {OUTAGES} of the outage, the rest once, in {took:.0f} seconds, the load average {busy:.1f} when"
+        f" they began. Requests of 1 KB, every commit synced.\n\n{as_markdown(found)}"
     )
     print(text)
     if not chosen.quick and chosen.only == [*PARTS] and not chosen.rounds:
