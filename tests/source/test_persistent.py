@@ -21,6 +21,7 @@ class Host:
     def __init__(self) -> None:
         self.now = 1_000.0
         self.is_away = True
+        self.answer = Answer(202, "", [], b"")
         self.tried = 0
         self.told: list[tuple[str, dict[str, object]]] = []
         self.source = Persistent(self.post, lambda: self.now, lambda name, **fields: self.told.append((name, fields)))
@@ -31,7 +32,7 @@ class Host:
             raise Unsigned(f"{url}: the signer raised ValueError")
         if self.is_away:
             raise NotAnswered(f"{url}: the line broke")
-        return Answer(202, "", [], b"")
+        return self.answer
 
     def pause(self) -> float:
         """Try it now; the seconds for which it is left alone then."""
@@ -84,6 +85,24 @@ def test_a_host_that_is_away_is_told_once_in_ten_minutes_and_once_that_it_is_bac
     host.source(THERE, {}, b"")
     assert [name for name, _fields in host.told[2:]] == ["source.back"]
     assert host.told[2][1]["seconds"] == round(host.now - begun)
+
+
+def test_messages_that_a_bad_line_loses_one_by_one_are_no_events() -> None:
+    host = Host()
+    for _ in range(20):
+        host.is_away = True
+        host.now += host.pause()
+        host.is_away = False
+        host.source(THERE, {}, b"")
+    assert host.told == []
+
+
+def test_a_host_that_asks_for_a_long_pause_is_told_of_at_once() -> None:
+    host = Host()
+    host.answer = Answer(503, "", [("Retry-After", "3600")], b"")
+    host.is_away = False
+    assert host.pause() == 3_600
+    assert [name for name, _fields in host.told] == ["source.away"]
 
 
 def test_where_a_signer_raises_its_address_alone_is_left_alone_and_told_of() -> None:

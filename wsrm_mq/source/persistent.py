@@ -28,6 +28,8 @@ MOST: Final = 60.0
 """A host is left alone for this part of the time for which it has been away, for so many seconds at least and at most:
 ever longer, and what waits for it is held up by no more than that. Each pause is taken from 80 to 120 %, so that many
 sources do not come back together (S-RET-004)."""
+TOLD_AFTER: Final = 0.5
+"""Seconds: a host that is away for less is told of by no event, or a bad line would fill the log."""
 TOLD_AGAIN: Final = 600.0
 """Seconds between two events that tell of a host that is away."""
 LONGEST_ASKED: Final = 3_600.0
@@ -43,7 +45,7 @@ class _Away(NamedTuple):
     why: str
     began: str
     """``since``, for people."""
-    told_at: float
+    told_at: float | None
 
 
 class Persistent(Patient):
@@ -104,7 +106,8 @@ class Persistent(Patient):
             before = self._away.get(place)
             if before is not None:
                 self._away.keep(place, None)
-                self.tell("source.back", host=place, seconds=round(self._clock() - before.since))
+                if before.told_at is not None:
+                    self.tell("source.back", host=place, seconds=round(self._clock() - before.since))
 
     def away(self, url: str) -> tuple[float, str] | None:
         """For how many seconds the host is away, and why; ``None``: it answers, or was not asked."""
@@ -122,11 +125,11 @@ class Persistent(Patient):
             since = now if before is None else before.since
             seconds = min(MOST, max(LEAST, (now - since) * PART)) * random.uniform(0.8, 1.2)
             seconds = max(seconds, min(asked or 0.0, LONGEST_ASKED))
-            is_told = before is not None and now - before.told_at < TOLD_AGAIN
             began = before.began if before is not None else datetime.now(UTC).isoformat(timespec="seconds")
-            told_at = before.told_at if before is not None and is_told else now
-            self._away.keep(place, _Away(since, now + seconds, why, began, told_at))
-        if not is_told:
+            told_at = None if before is None else before.told_at
+            is_due = now + seconds - since >= TOLD_AFTER if told_at is None else now - told_at >= TOLD_AGAIN
+            self._away.keep(place, _Away(since, now + seconds, why, began, now if is_due else told_at))
+        if is_due:
             self.tell("source.away", host=place, since=began, error=why)
         return LeftAlone(f"{url}: {why}; it is tried again in {seconds:.3g} s", seconds)
 
