@@ -212,6 +212,22 @@ def test_what_waits_is_woken_by_a_put_of_another_process_and_costs_no_thread(nod
         run(program(other))
 
 
+@pytest.mark.parametrize("has_left", [False, True], ids=["waits", "has-left"])
+def test_who_does_not_wait_gets_what_is_ready_whoever_waits_or_has_waited_there(node: Node, has_left: bool) -> None:
+    async def program() -> None:
+        sessions = Sessions(node)
+        node.declare("orders")
+        session, other = sessions.begin("anna"), sessions.begin("ben")
+        waiting = asyncio.create_task(session.receive(["orders"], wait=0.1 if has_left else 20))
+        await asyncio.sleep(0.2)
+        node.put_many("orders", range(2))
+        assert [len(await other.receive(["orders"]))] == [1]
+        assert len(await waiting) == (0 if has_left else 1)
+        await sessions.close()
+
+    run(program())
+
+
 def test_a_consumer_that_has_left_leases_nothing(node: Node) -> None:
     async def program() -> None:
         session = Sessions(node).begin("anna")

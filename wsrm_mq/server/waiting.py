@@ -56,7 +56,7 @@ class Lines:
         """Lease what is ready, or what is within ``wait`` seconds; empty where nothing was, or one of ``gone`` was done
         before. Raises as ``Node.receive`` does."""
         key = wanted.queues, wanted.filter
-        if key not in self._lines and (found := await self._leased(wanted)):
+        if (wait <= 0 or key not in self._lines) and (found := await self._leased(wanted)):
             return found
         if wait <= 0:
             return []
