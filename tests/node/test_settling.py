@@ -393,6 +393,15 @@ def test_a_queue_that_is_used_or_has_something_is_not_deleted_where_that_is_aske
     assert node.keys() == []
 
 
+@pytest.mark.local("counts the commits of the local node")
+@pytest.mark.parametrize("options", [{}, {"if_unused": True}, {"force": True}], ids=str)
+def test_a_queue_is_deleted_by_one_commit(node: Node, options: dict[str, bool]) -> None:
+    node.put_many("orders", range(3))
+    before = node.store.writer.commits
+    assert node.delete("orders", **options).settled == 3
+    assert node.store.writer.commits == before + 1
+
+
 @pytest.mark.scenario("Q-019")
 def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect, rows: Rows) -> None:
     node.put_many("orders", range(4))

@@ -19,7 +19,7 @@ from wsrm_mq.node.opened import leave
 from wsrm_mq.node.producing import Producing
 from wsrm_mq.node.queues import Queues
 from wsrm_mq.node.subscription import Acknowledging, Subscription
-from wsrm_mq.queue import browsing, clearing, declaring, recording, topics
+from wsrm_mq.queue import browsing, clearing, declaring, keeping, recording, topics
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.policies import Durability, QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
@@ -93,15 +93,20 @@ class Node(Place):
         self.refuse_in_transaction("What is deleted")
 
         def refuse(tx: Unit) -> None:
-            clearing.refuse_busy(tx, declaring.declared(tx, queue), if_empty=if_empty)
-            if if_unused:
-                topics.refuse_used(tx, queue)
+            if not force:
+                clearing.refuse_busy(tx, declaring.declared(tx, queue), if_empty=if_empty)
+                if if_unused:
+                    topics.refuse_used(tx, queue)
 
-        if not force:
-            self.call(refuse)
+        def verb(tx: Unit) -> Cleared:
+            refuse(tx)
+            return keeping.delete(tx, declaring.declared(tx, queue), force=force)
+
         self._send_of(queue)
+        if self.express.places([queue]):  # these are in another store: they stay unless the rest goes
+            self.call(refuse)
         there = self.express.delete(queue, if_empty=if_empty, force=force)
-        return clearing.together([there, super().delete(queue, if_empty=if_empty, force=force)])
+        return clearing.together([there, self.call(verb, wakes=True)])
 
     def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
         check_who("client", client)
