@@ -71,6 +71,18 @@ def test_puts_without_waiting_travel_in_few_requests_and_each_is_confirmed(
     assert numbers(node) == [*range(1_000)]
 
 
+def test_what_one_thread_puts_is_stored_in_its_order_however_it_puts_it(node: RemoteNode) -> None:
+    node.declare("orders")
+    for n in range(300):
+        node.put("orders", n, wait=False)
+    node.put_many("orders", range(300, 303))
+    for n in range(303, 600):
+        node.put("orders", n, wait=False)
+    with node.transaction():
+        node.put("orders", 600)
+    assert numbers(node) == [*range(601)]
+
+
 @pytest.mark.scenario("Q-058")
 def test_acknowledgements_travel_ten_together_under_a_backlog_of_thirty(
     node: RemoteNode, monkeypatch: pytest.MonkeyPatch

@@ -1,12 +1,13 @@
 """Puts that wait for nothing: those that come while a request is under way are sent together by the next one.
 
-Each is confirmed by itself, and what one thread puts is stored in its order.
+Each is confirmed by itself, and what one thread puts is stored in its order: what it puts by another request waits
+until these are.
 """
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -46,6 +47,8 @@ class Gathering:
         self._waiting: list[Put] = []
         self._is_sending = False
         self._under_way: Future[None] | None = None
+        self._last: Future[Any] | None = None
+        """The confirmation of what was put last."""
 
     @property
     def under_way(self) -> list[Future[None]]:
@@ -57,6 +60,11 @@ class Gathering:
         for one in self.under_way:
             one.result()
 
+    def pass_by(self) -> None:
+        """Wait until what was put before is stored, or refused."""
+        if self._last is not None:
+            wait([self._last])
+
     def put(self, payload: Payload, **where: Any) -> Future[Any]:
         """Have a message put; answers its confirmation: a position, or what ``publish`` answers. ``where``: its queue,
         or its topic and whether a queue has to take it."""
@@ -66,6 +74,7 @@ class Gathering:
         one.done.set_running_or_notify_cancel()
         with self._lock:
             self._waiting.append(one)
+            self._last = one.done
             if self._is_sending:
                 return one.done
             self._is_sending = True

@@ -222,6 +222,7 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
     def _put_all(self, queue: str, ones: Sequence[Payload], timeout: float | None, gone: Gone) -> list[int]:
         """Put messages by as many requests as it takes, each of which is one commit."""
         positions: list[int] = []
+        self._gathering.pass_by()
         while True:
             left = ones[len(positions) :]
             some = left[: fitting((len(one.body) for one in left), COMMIT_BYTES)]
@@ -298,6 +299,7 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
         """Do what the transaction has collected, by one request; answers the positions of what was put in it."""
         done = self._ended()
         if done.parts:
+            self._gathering.pass_by()
             answer = self.line.call(several("POST", "transactions", done.parts, in_session=done.settles))
             done.positions[:] = read(answer, dict[str, list[int]])["positions"]
         for told in done.committed:
