@@ -118,6 +118,28 @@ def test_a_lease_and_a_session_are_of_the_principal_that_has_them(
     assert json.loads(own[2]) == {"settlements": ["settled"]}
 
 
+def test_who_had_dead_letters_redriven_or_given_up_is_on_record(
+    serve_queues: Started, grant: Callable[[str, str], str], store: Path, wsrm: Wsrm
+) -> None:
+    ops = grant("ops", "orders")
+    with connect(store) as node:
+        node.put_many("orders", range(3))
+        for message in node.receive("orders", 3):
+            message.reject("no good")
+        positions = [one.position for one in node.dead("orders").peek()]
+    server = serve_queues()
+    for act, about in (("redrive", 0), ("discard", 1)):
+        body = json.dumps({"positions": [positions[about]]}).encode()
+        assert asked(server.url, "POST", f"/dead/orders/{act}", ops, body, **JSON)[0] == 200
+    assert asked(server.url, "POST", f"/dead/orders/messages/{positions[2]}", ops, b"as edited")[0] == 200
+    found = document(wsrm("audit", "list", "--json", "--actor", "ops"))["acts"]
+    assert [(one["event"], one["position"]) for one in found] == [
+        ("redriven", positions[0]),
+        ("discarded", positions[1]),
+        ("redriven", positions[2]),
+    ]
+
+
 def test_a_flood_of_log_ins_is_answered_429_leaves_no_row_and_three_lines_and_shuts_no_other_client_out(
     serve_queues: Started, grant: Callable[[str, str], str], store: Path
 ) -> None:

@@ -12,6 +12,7 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.node.payload import stored
 from wsrm_mq.queue import clearing, declaring, editing
 from wsrm_mq.queue.adding import Put
+from wsrm_mq.store.transaction import Transaction
 
 if TYPE_CHECKING:
     from wsrm_mq.node.consuming import Received
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 class DeadLetters:
     """The dead letters of a queue. They lie in a queue of their own, ``name``, which is received from and looked into
-    as any other."""
+    as any other. ``actor``: who has them redriven or discarded, as the ledger tells it."""
 
-    def __init__(self, node: Place, queue: str) -> None:
+    def __init__(self, node: Place, queue: str, actor: str = clearing.ACTOR) -> None:
         self._node = node
+        self._actor = actor
         self._queue = queue
         self._places = [place for place, _names in node.places([queue])]
         for place in self._places:
@@ -42,10 +44,11 @@ class DeadLetters:
         them where no ``positions`` are given. Answers how many. ``reset=False``: their failures and cancels count
         on."""
         self._check(positions)
-        return sum(
-            place.call(lambda tx: clearing.redrive_letters(tx, self.name, positions, to, reset=reset), wakes=True)
-            for place in self._places
-        )
+
+        def verb(tx: Transaction) -> int:
+            return clearing.redrive_letters(tx, self.name, positions, to, reset=reset, actor=self._actor)
+
+        return sum(place.call(verb, wakes=True) for place in self._places)
 
     def edit_and_redrive(self, position: int, /, body: object = None, *, to: str | None = None, **options: Any) -> int:
         """Put a message in the place of a dead letter: with another ``body``, or with other ``options`` of ``put``; all
@@ -56,7 +59,7 @@ class DeadLetters:
         if letter is None:
             raise NotFound(f"There is no dead letter at position {position} in {self.name}.")
         one = edited(letter, body, options, now=self._node.store.clock(), client=self._node.name)
-        who = {"actor": clearing.ACTOR, "reason": clearing.REDRIVEN}
+        who = {"actor": self._actor, "reason": clearing.REDRIVEN}
         for place in self._places:
             with suppress(NotFound):
                 return place.call(lambda tx: editing.edit_and_redrive(tx, position, one, to=to, **who), wakes=True)
@@ -65,7 +68,11 @@ class DeadLetters:
     def discard(self, positions: Sequence[int] | None = None) -> int:
         """Give dead letters up; all of them where no ``positions`` are given. Answers how many."""
         self._check(positions)
-        return sum(place.call(lambda tx: clearing.discard_letters(tx, self.name, positions)) for place in self._places)
+
+        def verb(tx: Transaction) -> int:
+            return clearing.discard_letters(tx, self.name, positions, actor=self._actor)
+
+        return sum(place.call(verb) for place in self._places)
 
     def _check(self, positions: object) -> None:
         self._node.refuse_in_transaction("What is redriven or discarded")

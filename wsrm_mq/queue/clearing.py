@@ -85,20 +85,20 @@ def purge(
 
 
 def redrive_letters(
-    tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None, *, reset: bool
+    tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None, *, reset: bool, actor: str
 ) -> int:
     """Put dead letters back into the queue that they came from, or into ``to``; those of a wrapped service are
     delivered to that again. Answers how many. See ``redrive``."""
 
     def again(one: Standing) -> None:
-        redrive(tx, one.position, actor=ACTOR, reason=REDRIVEN, to=to, reset=reset)
+        redrive(tx, one.position, actor=actor, reason=REDRIVEN, to=to, reset=reset)
 
     return _each_letter(tx, letters, positions, again)
 
 
-def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None) -> int:
+def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None, *, actor: str) -> int:
     """Give dead letters up. Answers how many."""
-    return _each_letter(tx, letters, positions, lambda one: put_aside(tx, one, BY_OPERATOR))
+    return _each_letter(tx, letters, positions, lambda one: put_aside(tx, one, BY_OPERATOR, actor))
 
 
 def _each_letter(

@@ -79,13 +79,13 @@ def holder_of(tx: Transaction, one: Standing) -> tuple[int | None, int]:
     return lane.owner if one.number < (one.leased_below or 0) else None, lane.fence
 
 
-def put_aside(tx: Transaction, one: Standing, reason: str) -> None:
+def put_aside(tx: Transaction, one: Standing, reason: str, actor: str | None = None) -> None:
     """Give up a message that is not leased: it goes to the dead letters, where its queue has some, else it is
-    discarded; so is what is a dead letter."""
+    discarded; so is what is a dead letter, by ``actor``."""
     lane, number = lane_of(tx, one), LOOSE_NUMBER if one.number is None else one.number
     if one.is_letter:
         tx.execute(consuming.TAKE_LETTERS, {"keys": as_json([one.position]), "reason": reason, "now": tx.now})
-        tx.ledger("discarded", lane, number=one.number, position=one.position, reason=reason)
+        tx.ledger("discarded", lane, number=one.number, position=one.position, reason=reason, actor=actor)
         return
     bury(tx, lane, one.position, number, reason)
     move_past(tx, lane, number)

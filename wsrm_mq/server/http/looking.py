@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from wsrm_mq.errors import BadRequest, NotFound
+from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import declaring, tracing
 from wsrm_mq.queue.policies import QueuePolicy, Scope
@@ -420,7 +421,7 @@ async def redrive(call: Call) -> Response:
         call.principal.require("put", asked.to)
 
     def driven() -> int:
-        return call.node.dead(queue).redrive(asked.positions, to=asked.to, reset=asked.reset)
+        return _letters(call).redrive(asked.positions, to=asked.to, reset=asked.reset)
 
     return as_json(Count(await asyncio.to_thread(driven)))
 
@@ -438,7 +439,7 @@ async def edit_and_redrive(call: Call) -> Response:
     body = None if asked.keeps_body else await call.body()
 
     def edit() -> int:
-        return call.node.dead(queue).edit_and_redrive(position, body, to=asked.to, **given)
+        return _letters(call).edit_and_redrive(position, body, to=asked.to, **given)
 
     return as_json(Position(await asyncio.to_thread(edit)))
 
@@ -453,9 +454,14 @@ async def recover_express(call: Call) -> Response:
 
 async def discard(call: Call) -> Response:
     """Give dead letters up."""
-    queue, asked = call.names["queue"], await call.json(Discard)
-    call.principal.require("admin", queue)
-    return as_json(Count(await asyncio.to_thread(lambda: call.node.dead(queue).discard(asked.positions))))
+    asked = await call.json(Discard)
+    call.principal.require("admin", call.names["queue"])
+    return as_json(Count(await asyncio.to_thread(lambda: _letters(call).discard(asked.positions))))
+
+
+def _letters(call: Call) -> DeadLetters:
+    """The dead letters of the queue that the path names, as its principal has them."""
+    return DeadLetters(call.node, call.names["queue"], call.principal.name)
 
 
 async def journal(call: Call) -> Response:
