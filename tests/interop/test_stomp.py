@@ -84,8 +84,9 @@ def test_a_client_in_javascript_sends_acknowledges_commits_and_reconnects(
     assert said == wanted(version, "js")
 
 
-def test_a_consumer_in_javascript_takes_what_a_partner_has_sent_as_its_page_says(
-    scripts: Path, shell: Shell, tmp_path: Path
+def test_consumers_in_javascript_and_java_take_what_a_partner_has_sent_as_their_page_says(
+    scripts: Path, java: Path, shell: Shell, tmp_path: Path
 ) -> None:
     (tmp_path / "node_modules").symlink_to(scripts / "node_modules")
+    (tmp_path / "lib").symlink_to(java / "stomp" / "lib")
     follow_stomp(shell, tmp_path)

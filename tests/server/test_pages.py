@@ -1,4 +1,4 @@
-"""The pages on nginx and STOMP are followed as they stand; ``tests/interop`` follows what is in JavaScript."""
+"""The pages on nginx and STOMP are followed as they stand; ``tests/interop`` follows what is in JavaScript and Java."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def follow_stomp(shell: Shell, directory: Path, *, consoles: int | None = None) 
     for name in ("orders.py", "send.py"):
         shutil.copy(HOWTO / name, directory)
     for block in page:
-        named = re.match(r"(?:#|//) (\S+\.(?:toml|py|mjs))\n", block.text)
+        named = re.match(r"(?:#|//) (\S+\.(?:toml|py|mjs|java))\n", block.text)
         if named is not None:
             (directory / named[1]).write_text(block.text)
     shell.type(f"export STOMP_PORT={free_port()} WEBSOCKET_PORT={free_port()}")
