@@ -6,16 +6,20 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+import wsrm_mq
 from tests.support.commands import Wsrm, document
 from tests.support.queue_server import PEM, Started, asked
 from tests.support.serve_command import SOURCE, Serve, eventually
@@ -108,6 +112,38 @@ def test_beside_a_wrapped_service_a_consumer_takes_what_its_partner_sent(
     assert asked(served.url, "GET", "/queues/queues", None)[0] == 401
     status, _said = served.end(signal.SIGTERM)
     assert status == 0
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.scenario("Q-107")
+def test_a_full_queue_refuses_a_partner_over_its_socket_until_a_consumer_over_http_has_made_room(
+    serve: Serve, token: str, somewhere: Path
+) -> None:
+    pytest.importorskip("aiohttp", reason="the client needs aiohttp: pip install 'wsrm-mq[client]'")
+    (somewhere / "wsrm-mq.toml").write_text('mode = "pull"\nqueue = "orders"\n')
+    served = serve("shop:app", "--port", "0", "--queues")
+    with wsrm_mq.connect(f"{served.url}/queues", token=token) as node:
+        node.declare("orders", max_messages=10)
+        identifier = served.create()
+        for number in range(1, 11):
+            assert served.post(SOURCE.message(identifier, number, reply_to="none")).status == 200
+        last = SOURCE.message(identifier, 11, reply_to="none")
+        before = rows(somewhere)
+        refused = served.post(last)
+        assert (refused.status, b"max_messages" in refused.read()) == (503, True)
+        assert int(refused.headers["Retry-After"]) > 0
+        asked_again = Reply.parse(served.post(SOURCE.ack_requested(identifier)).read())
+        assert asked_again.ack.ranges == ((1, 10),)
+        assert rows(somewhere) == before, "no trace"
+        assert node.receive("orders")[0].ack() == "settled"
+        assert Reply.parse(served.post(last).read()).ack.ranges == ((1, 11),)
+        assert [one.number for one in node.peek("orders")] == [*range(2, 12)]
+
+
+def rows(somewhere: Path) -> list[Any]:
+    """How many messages and entries the store has, and the last of each."""
+    with closing(sqlite3.connect(somewhere / "wsrm.db")) as db:
+        return [db.execute(f"SELECT count(*), max(id) FROM {table}").fetchone() for table in ("message", "entry")]
 
 
 def test_an_application_that_is_wrapped_already_has_the_queues_of_its_own_store(

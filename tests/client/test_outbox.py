@@ -111,11 +111,16 @@ def test_what_the_server_refuses_is_a_dead_letter_of_the_outbox(server: Server, 
     assert numbers(node) == [0, 1, 3, 5]
 
 
+@pytest.mark.parametrize(
+    "times",
+    [pytest.param(3, marks=pytest.mark.brief), pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+)
 def test_kills_of_client_and_server_lose_nothing_and_put_nothing_twice(
-    server: Server, outbox: Path, node: RemoteNode, program: Program
+    server: Server, outbox: Path, node: RemoteNode, program: Program, times: int
 ) -> None:
+    """Of the client alone, of both, and of the server first."""
     node.declare("orders")
-    confirmed = killed_in_a_loop(server, outbox, program, times=2)
+    confirmed = killed_in_a_loop(server, outbox, program, times)
     with wsrm_mq.connect(server.address, token=TOKEN, store=outbox) as client:
         assert client.outbox.flush(60)
     check(confirmed, numbers(node))

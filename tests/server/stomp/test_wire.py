@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable
 
 import pytest
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from tests.server.stomp.conftest import SECRET, Connect, Peer, Running, Start, ack_of, acknowledge
 from wsrm_mq.server.stomp.client import Patience, Terms
@@ -374,6 +378,20 @@ def test_what_is_too_large_is_refused_before_it_is_whole(stomp_with: Start, vers
         peer.connect()
         peer.send(data)
         assert "more than" in peer.error().headers["message"]
+
+
+def test_a_compressed_frame_of_a_websocket_is_not_read(stomp: Running) -> None:
+    """Ten kilobytes would become ten megabytes."""
+    deflating = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = deflating.compress(b"\n" * 10_000_000) + deflating.flush(zlib.Z_SYNC_FLUSH)
+    where, spoken = f"ws://127.0.0.1:{stomp.websocket_port}/", [Subprotocol("v12.stomp")]
+    with connect(where, subprotocols=spoken, compression="deflate") as one:
+        assert one.protocol.extensions == []
+        one.socket.sendall(b"\xc2\xfe" + len(bomb).to_bytes(2, "big") + bytes(4) + bomb)
+        with pytest.raises(ConnectionClosedError) as closed:
+            one.recv(timeout=20)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1002
 
 
 def test_a_frame_that_comes_too_slowly_is_refused(stomp_with: Start, version: Version) -> None:
