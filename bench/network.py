@@ -1,4 +1,4 @@
-"""The queue server over the network beside a node that has the store itself, and beside the least that could wait.
+"""The queue server over the network: beside a node that has the store itself, the least that could wait, and RabbitMQ.
 
     python -m bench.network [--quick] [--rounds 5] [--only PART …] [--directory DIR]
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,7 +26,9 @@ import wsrm_mq
 from bench.figures import Bound, Figure, as_json, as_markdown, status
 from bench.measure import Spent, fsync_us
 from bench.network_idle import Idle, over_http, over_stomp
+from bench.network_rabbit import CASES, CLIENT_CORE, SERVER_CORE, Case, absent, emptied, fill, on_core
 from bench.network_servers import QUEUE, TOKENS, bare_server, made, queue_server
+from bench.queue_brokers import Rabbit, rabbit
 from bench.report import machine, versions
 from wsrm_mq.client.node import RemoteNode
 from wsrm_mq.node import Node
@@ -50,10 +53,12 @@ class Size(NamedTuple):
     consumers: int
     idle_rounds: int
     wake_ups: int
+    broker_seconds: float
+    """The length of a measurement beside RabbitMQ, whose load tool has to get warm."""
 
 
-FULL: Final = Size(5, 1.0, 20_000, 2_000, 3, 100)
-QUICK: Final = Size(1, 0.2, 2_000, 100, 1, 10)
+FULL: Final = Size(5, 1.0, 20_000, 2_000, 3, 100, 5.0)
+QUICK: Final = Size(1, 0.2, 2_000, 100, 1, 10, 1.0)
 
 
 class Rate(NamedTuple):
@@ -196,6 +201,47 @@ def _idle(size: Size, directory: Path) -> Iterator[Figure]:
         yield Figure(case, f"{name}: woken, p99", [taken[len(taken) * 99 // 100]], "ms")
 
 
+def _beside_rabbitmq(size: Size, directory: Path) -> Iterator[Figure]:
+    why = absent()
+    if why is not None:
+        print(f"RabbitMQ is left out: {why}", file=sys.stderr)
+        return
+    with (
+        on_core(CLIENT_CORE),
+        tempfile.TemporaryDirectory(prefix="network-", dir=directory) as place,
+        rabbit(Path(place), core=SERVER_CORE) as broker,
+    ):
+        for case in CASES:
+            ours: list[Rate] = []
+            its: list[Rate] = []
+            for number in range(size.rounds):
+                sides: list[tuple[list[Rate], Callable[[Case, Size, Path], Rate]]] = [
+                    (ours, _ours_alone),
+                    (its, partial(_broker, broker)),
+                ]
+                for rates, measure in sides if number % 2 else reversed(sides):
+                    rates.append(measure(case, size, directory))
+            named = f"a core each: {case.name}"
+            yield _figure(named, "ours", ours)
+            yield _figure(named, f"RabbitMQ, {case.api}", its)
+            yield _ratio(named, f"ours to RabbitMQ's {case.api}", ours, its, Bound(">=", case.least))
+
+
+def _ours_alone(case: Case, size: Size, directory: Path) -> Rate:
+    waiting = size.waiting if case.is_taking else 0
+    with _store(waiting, directory) as store, queue_server(store, core=SERVER_CORE) as served:
+        spent = Spent([served.pid])
+        return Rate(case.ours(served, size.broker_seconds), spent.others)
+
+
+def _broker(broker: Rabbit, case: Case, size: Size, _directory: Path) -> Rate:
+    emptied(broker)
+    if case.is_taking:
+        fill(broker, size.waiting)
+    spent = Spent(broker.pids)
+    return Rate(case.its(broker, size.broker_seconds, size.waiting), spent.others)
+
+
 def _figure(case: str, name: str, rates: Sequence[Rate]) -> Figure:
     return Figure(case, name, [rate.per_second for rate in rates], "msg/s")
 
@@ -211,6 +257,7 @@ PARTS: Final[dict[str, Callable[[Size, Path], Iterator[Figure]]]] = {
     "lease": _leasing,
     "put": _putting,
     "idle": _idle,
+    "rabbitmq": _beside_rabbitmq,
 }
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bench.dying import die_with_parent
 from bench.queue_rivals import Leased, Server, System
 from tests.support.programs import free_port
 
-__all__ = ["BROKERS", "absent"]
+__all__ = ["BROKERS", "Rabbit", "absent", "is_installed", "rabbit"]
 
 _START_SECONDS: Final = 60
 _RABBIT: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -218,12 +218,36 @@ class ClassicRabbitQueue(RabbitQueue):
     queue = "classic"
 
 
+class Rabbit(NamedTuple):
+    """A broker: its ports, of AMQP and of its HTTP API, and its process."""
+
+    port: int
+    management: int
+    pid: int
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(_family(self.pid))
+
+
 @contextmanager
 def _rabbit(queue: type[RabbitQueue], directory: Path) -> Iterator[Server]:
+    with rabbit(directory) as broker:
+        yield Server(lambda: _emptied(queue, str(broker.port)), lambda: broker.pids)
+
+
+@contextmanager
+def rabbit(directory: Path, *, core: int | None = None) -> Iterator[Rabbit]:
+    """RabbitMQ; with ``core`` on that one alone, and with its HTTP API."""
     import pika
 
     with tempfile.TemporaryDirectory(prefix="rabbit-", dir=directory) as made:
-        port, names, nodes = free_port(), free_port(), free_port()
+        port, names, nodes, management = (free_port() for _ in range(4))
+        if core is not None:
+            Path(made, "plugins").write_text("[rabbitmq_management].\n")
+            Path(made, "rabbitmq.conf").write_text(
+                f"management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {management}\n"
+            )
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": made,
@@ -250,12 +274,13 @@ def _rabbit(queue: type[RabbitQueue], directory: Path) -> Iterator[Server]:
             except (pika.exceptions.AMQPError, OSError):
                 return False
 
+        pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
         epmd = ["epmd", "-address", "127.0.0.1", "-port", str(names)]  # else the server leaves one behind
         with (
             _started(epmd, signal.SIGKILL, lambda: True, cwd=made),
-            _started([str(_RABBIT)], signal.SIGTERM, answers, cwd=made, env=environment) as pid,
+            _started([*pinned, str(_RABBIT)], signal.SIGTERM, answers, cwd=made, env=environment) as pid,
         ):
-            yield Server(lambda: _emptied(queue, str(port)), lambda: tuple(_family(pid)))
+            yield Rabbit(port, management, pid)
 
 
 @contextmanager
@@ -309,11 +334,16 @@ BROKERS: Final = (
 )
 
 
+def is_installed() -> bool:
+    """Whether there is a RabbitMQ."""
+    return _RABBIT.exists()
+
+
 def absent() -> dict[str, str]:
     """The brokers that are not installed, and how they are."""
     found: dict[str, str] = {}
     if not all(_postgres_programs()):
         found["PostgreSQL"] = "apt install postgresql"
-    if not _RABBIT.exists():
+    if not is_installed():
         found["RabbitMQ"] = "apt install rabbitmq-server"
     return found
