@@ -147,6 +147,28 @@ def test_what_is_sent_in_it_is_sent_again_until_it_is_acknowledged_and_then_it_i
     ]
 
 
+def test_a_destination_that_takes_its_time_to_acknowledge_gets_nothing_twice_for_that(one: Instance) -> None:
+    add(one)
+    claim, position = put(one)
+    assert claim is not None
+    one.run(lambda tx: sent(tx, claim, position, 1, 1, RESEND, release=False))
+    one.clock.advance(900)
+    acknowledge(one, (1, 1))
+    _claim, position = put(one)
+    one.run(lambda tx: sent(tx, claim, position, 2, 1, RESEND, release=False))
+    one.clock.advance(2_600)
+    assert one.to_run(claim) == [], "three times the round trip have not passed"
+    one.clock.advance(200)
+    assert one.to_run(claim) == [2]
+    one.run(lambda tx: sent(tx, claim, position, 2, 2, RESEND, release=False))
+    one.clock.advance(4_000)
+    acknowledge(one, (1, 2))  # of which sending, is not known: it says nothing of the time
+    _claim, position = put(one)
+    one.run(lambda tx: sent(tx, claim, position, 3, 1, RESEND, release=False))
+    one.clock.advance(2_800)
+    assert one.to_run(claim) == [3]
+
+
 def test_what_is_sent_as_often_as_its_policy_says_is_a_dead_letter(one: Instance) -> None:
     add(one)
     claim, position = put(one)

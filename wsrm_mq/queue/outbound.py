@@ -130,7 +130,10 @@ def hear_of(
     for lane in lanes if step.released or step.wanted else ():
         for lower, upper in step.released:
             bounds = {"lane": lane.id, "lower": lower, "upper": upper}
-            there = [key for (key,) in tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall()]
+            rows = tx.execute(channels.SETTLE_RANGE, {**bounds, "now": tx.now}).fetchall()
+            if left_once := [left_at for _key, times, left_at in rows if times == 1 and left_at is not None]:
+                tx.round_trips.took(lane.id, tx.now - max(left_once))
+            there = [key for key, _times, _left_at in rows]
             if there and outbound.has_requests:
                 went_on(tx, lane, there)
             settled += there

@@ -31,6 +31,7 @@ def sent(
     record = still_mine(tx, held)
     wait = resend.wait(attempt)
     if wait is not None:
+        wait = tx.round_trips.wait(record.id, wait, attempt)
         tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
     elif not record.is_given_up(number) and tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None:
         # else another sequence will carry it on, or the answer has acknowledged it

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from wsrm_mq.errors import LeftAlone
+from wsrm_mq.sequence.round_trip import RoundTrips
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.records import Lane
 
@@ -129,6 +130,7 @@ class Cache:
         self.has_slot: Callable[[int], bool] = lambda _taken: True
         """Whether the process has a thread for one sequence more, where a transaction has taken so many."""
         self.left_alone: MaySend = may_send
+        self.round_trips = RoundTrips()
         self.positions: Iterator[int] | None = None
         """The positions that are given next; ``None``: the store was not asked yet."""
         self.last_position = 0

@@ -75,10 +75,10 @@ SETTLE_RANGE: Final = compiled(
     update(entry)
     .where(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.wants_reply == 0)
     .values(outcome="delivered", settled_at=p("now"), retry_at=None)
-    .returning(entry.c.message)
+    .returning(entry.c.message, entry.c.deliveries, entry.c.retry_from)
 )
 """Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to; their
-positions, as they were stored first."""
+positions, as they were stored first, how often each has left, and when for the last time."""
 UNREPLIED: Final = compiled(select(entry.c.number).where(_LIVE, entry.c.number >= 1, entry.c.wants_reply == 1))
 """The numbers of requests whose replies have not come, whether they are acknowledged or not."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))

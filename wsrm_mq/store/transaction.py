@@ -13,6 +13,7 @@ from typing import Any, Final
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
 from wsrm_mq.sequence.ranges import AckRange
+from wsrm_mq.sequence.round_trip import RoundTrips
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import lanes
 from wsrm_mq.store import outbound as outbounds
@@ -89,6 +90,10 @@ class Transaction(UnitOfWork):
         left_alone = self._cache.left_alone(url, who, waited, self._sent)
         self._sent += left_alone is None
         return left_alone
+
+    @property
+    def round_trips(self) -> RoundTrips:
+        return self._cache.round_trips
 
     def lane_named(self, identifier: str) -> Lane | None:
         """The lane with this identifier; ``None`` where there is none."""
