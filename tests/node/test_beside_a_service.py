@@ -6,9 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import Wrapped
 from tests.node.conftest import Connect, assert_sound
 from tests.support.in_process import taken, until
+from wsrm_mq.errors import NotAllowed
+from wsrm_mq.wsgi import WSRMMiddleware
 
 
 def test_a_service_with_a_name_and_a_node_share_a_store(
@@ -36,3 +40,13 @@ def test_a_service_with_a_name_and_a_node_share_a_store(
     assert service.rows(names)[0][1] == "orders"
     assert called == sorted(called)
     assert len(called) == 2
+
+
+def test_a_node_is_taken_for_the_store_of_a_service(connect: Connect) -> None:
+    node = connect()
+
+    def app(_environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        return taken(start_response)
+
+    with WSRMMiddleware(app, store=node, queue="orders"), pytest.raises(NotAllowed, match="queue of a wrapped service"):
+        node.declare("orders")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.node.conftest import Connect
-from tests.node.test_subscription import until
+from tests.node.test_subscription import taken, until
 from tests.node.test_topics import published_on
 from wsrm_mq.errors import SubscriptionClosed
 from wsrm_mq.node import Node
@@ -49,6 +49,23 @@ def test_there_is_neither_gap_nor_repeat_where_a_publisher_goes_on_meanwhile(con
         publisher.join()
         assert missed + live == list(range(400))
         assert subscription.next(0.2) is None
+
+
+@pytest.mark.scenario("Q-027")
+@pytest.mark.local("a server goes on handing over to a client that was killed, until its session ends")
+def test_who_comes_back_at_once_after_a_kill_gets_first_what_it_had_not_acknowledged(
+    node: Node, program: Program
+) -> None:
+    queue = node.subscribe_durable("db/*", "s", client="A")
+    for number in range(10):
+        node.publish("db/add", number)
+    one = program(f"node.receive({queue!r}, 4)\nprint('has it')\nsys.stdin.read()")
+    lines(one, "has it")
+    one.kill()
+    one.wait()
+    with node.subscribe(topic="db/*", name="s", client="A", max_backlog=10) as subscription:
+        found = taken(subscription, 10)
+    assert [(one.json(), one.redelivered) for one in found] == [(number, number < 4) for number in range(10)]
 
 
 PUBLISHES = """

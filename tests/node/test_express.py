@@ -32,7 +32,7 @@ from wsrm_mq.queue.policies import Durability
 from wsrm_mq.store import frames, remote
 from wsrm_mq.store.sharing import TURN_SECONDS
 
-from .conftest import Connect, Rows
+from .conftest import Connect, ConnectAsync, Rows
 from .test_durability import needs_strace, syncs
 
 Program = Callable[[str], subprocess.Popen[str]]
@@ -446,6 +446,29 @@ def test_a_subscription_outlives_the_keeper_of_what_it_has_acknowledged(
             assert message.body in (b"1", b"2"), "what was here before"
         assert message is not None
         assert message.body == b"stored"
+
+
+@pytest.mark.local("kills the process whose node keeps express messages")
+def test_a_subscription_that_is_awaited_outlives_that_keeper_too(
+    node: Node, keeper: subprocess.Popen[str], connect_async: ConnectAsync, rows: Rows
+) -> None:
+    async def consume() -> None:
+        async with (
+            await connect_async() as other,
+            await other.subscribe("ticks", max_backlog=6, ack_batch=3, ack_timeout=60) as subscription,
+        ):
+            assert (await anext(subscription)).body == b"0"
+            node.put("ticks", "stored", durability="recoverable", priority=9)
+            until(lambda: node.stats("ticks").ready == 0)
+            stored = await anext(subscription)
+            kill(keeper)
+            assert (stored.body, await stored.release()) == (b"stored", "settled")
+            until(lambda: rows("SELECT deliveries FROM entry WHERE leased_until IS NOT NULL") == [(2,)])
+            while not (message := await anext(subscription)).redelivered:
+                assert message.body in (b"1", b"2"), "what was here before"
+            assert message.body == b"stored"
+
+    asyncio.run(consume())
 
 
 @pytest.mark.local("closes the node that keeps express messages")

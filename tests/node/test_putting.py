@@ -8,11 +8,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import wsrm_mq
 from tests.node.conftest import Connect
 from tests.support.in_process import until
 from wsrm_mq.errors import (
@@ -97,6 +100,23 @@ def test_asking_until_nothing_remains_gives_every_message_once(node: Node) -> No
         seen += [one.json() for one in batch]
         remaining = batch.remaining
     assert seen == list(range(25))
+
+
+@pytest.mark.local("a store that is opened here")
+def test_a_directory_has_its_store_in_it(tmp_path: Path) -> None:
+    home = tmp_path / "queues"
+    home.mkdir()
+    with wsrm_mq.connect(home) as node:
+        node.put("orders", b"one")
+    with wsrm_mq.connect(home / "store.db") as node:
+        assert node.keys() == ["orders"]
+
+
+def test_several_requests_at_a_time_get_each_message_once(node: Node) -> None:
+    node.put_many("orders", range(256))
+    with ThreadPoolExecutor(8) as threads:
+        batches = list(threads.map(lambda _request: node.receive("orders", 16), range(16)))
+    assert sorted(one.json() for batch in batches for one in batch) == list(range(256))
 
 
 @pytest.mark.scenario("Q-006")

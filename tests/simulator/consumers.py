@@ -16,7 +16,7 @@ from tests.simulator.acts import Operator
 from tests.simulator.oracle import Oracle, Truth, Violation
 from tests.simulator.process import Process
 from tests.simulator.stored import Stored
-from wsrm_mq.queue import clearing, settling
+from wsrm_mq.queue import browsing, clearing, filters, settling
 from wsrm_mq.queue.adding import Put
 from wsrm_mq.queue.declaring import declare, declared
 from wsrm_mq.queue.leasing import Leased, Request, lease
@@ -217,6 +217,22 @@ class Jobs:
             lambda answers: self._is_settled(process.name, way, position, fence, answers[0]),
         )
 
+    def settle_by_filter(self, process: Process, draw: random.Random) -> bool:
+        """A program looks at a queue, and has what it sees up to a place settled in the same transaction."""
+        if not self.accepted:
+            return False
+        name, upto = draw.choice(["jobs", "mail"]), draw.choice(list(self.accepted))
+        wanted = filters.parse(f"position <= {upto}")
+
+        def verb(tx: Transaction) -> tuple[list[int], clearing.Cleared]:
+            queue = declared(tx, name)
+            tx.write_lanes()
+            seen = [one.seen.position for one in browsing.peek(tx, queue, tx.now, count=MOST, wanted=wanted)]
+            return seen, clearing.settle_where(tx, queue, wanted, "ack")
+
+        process.submit(verb, ignored, partial(self._are_settled, process.name, self.queues[name], upto))
+        return True
+
     def purge(self, draw: random.Random) -> bool:
         if not self.accepted:
             return False
@@ -329,6 +345,24 @@ class Jobs:
             self._held = {
                 at: one for at, one in self._held.items() if one.key != held.key or self.accepted[at].turn < least
             }
+
+    def _are_settled(self, process: str, queue: int, upto: int, done: tuple[list[int], clearing.Cleared]) -> None:
+        seen, cleared = done
+        settled = [position for position in seen if self._stored.outcome(position) == "delivered"]
+        if (len(settled), len(seen) - len(settled)) != cleared:
+            raise Violation(f"{settled} of {seen} are settled by a filter, which answers {cleared} (I17)")
+        if missed := self._stored.unsettled_in(queue, upto) - set(seen):
+            raise Violation(f"positions {missed} are not settled, and were not seen (I17)")
+        for position in seen:
+            held = self._held.get(position)
+            if position in settled and held is not None and held.process != process and self._lasts(held):
+                raise Violation(f"position {position} is settled by a filter while {held.process} has it (I17)")
+            if position not in settled and held is None and self.accepted[position].group is None:
+                raise Violation(f"position {position} fits a filter, was never leased, and is not settled (I17)")
+        for position in settled:
+            self._held.pop(position, None)
+            self._taken.add(position)
+            self._check_order(position, "settled by a filter", set(settled))
 
     def _lasts(self, held: Held) -> bool:
         return held.until > self._clock() and held.process not in self._oracle.lost

@@ -108,6 +108,13 @@ class Stored:
         )
         return [position for (position,) in found]
 
+    def unsettled_in(self, queue: int, upto: int) -> set[int]:
+        """The positions of a queue up to one that have no outcome."""
+        found = self._reader.execute(
+            "SELECT id FROM entry WHERE queue = ? AND id <= ? AND outcome IS NULL AND journal_of IS NULL", (queue, upto)
+        )
+        return {position for (position,) in found}
+
     def entries_of(self, action: str) -> list[tuple[int, int]]:
         """Positions and queues of the messages with this action."""
         return self._reader.execute(

@@ -253,6 +253,9 @@ class World:
     def _settle(self, draw: random.Random) -> bool:
         return self._of_queues(draw, lambda queues: queues.jobs.settle)
 
+    def _settle_by_filter(self, draw: random.Random) -> bool:
+        return self._of_queues(draw, lambda queues: queues.jobs.settle_by_filter)
+
     def _publish(self, draw: random.Random) -> bool:
         return self._of_queues(draw, lambda queues: queues.topics.publish)
 
@@ -307,6 +310,7 @@ STEPS: Final[dict[str, Callable[[World, random.Random], bool]]] = {
     "transacts": World._transact,
     "leases": World._lease,
     "settles": World._settle,
+    "settles by a filter": World._settle_by_filter,
     "purges": World._purge,
     "looks at queues": World._look_at_queues,
 }
@@ -335,6 +339,7 @@ _WITH_QUEUES: Final = {
     "transacts": 4,
     "leases": 11,
     "settles": 20,
+    "settles by a filter": 1.5,
     "looks at queues": 4,
     "time passes": 4,
     "crashes": 2.5,

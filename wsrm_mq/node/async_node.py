@@ -171,7 +171,9 @@ class AsyncSubscription:
         for one in self.inner.parts:
             acknowledged = one.flow.to_send(at_once=True)
             if acknowledged:
-                answers = await asyncio.wrap_future(one.home.send(acknowledged))
+                answers: list[Settlement] = []
+                with suppress(KeeperGone):  # those that it kept are gone with it
+                    answers = await asyncio.wrap_future(one.home.send(acknowledged))
                 one.flow.sent(acknowledged, answers.count(Settlement.LOST))
                 one.home.supply.ask()
 

@@ -84,30 +84,34 @@ class Consuming(Subscribing, Opened):
         wanted = filter_of(filter)
         request = Request(max, max_bytes, lease_ms(lease), wanted, consumer or self.name or "", lessee)
         deadline = time.monotonic() + wait
-        if wait and self._is_drained:
-            self._await(names, request, deadline)
+        if wait and self._is_drained and not self._any_ready(names):
+            self._await(names, request, self.doorbell.rings, deadline)
         while True:
-            begun = time.monotonic()
+            rings, begun = self.doorbell.rings, time.monotonic()
             places = self.places(names)
             found = self.leased(names, request) if len(places) == 1 else lease_in_turn(places, request)
             ended = time.monotonic()
             self._is_drained, self._took = len(found) < max, ended - begun
             if found or ended >= deadline:
                 return Received(found, lambda: self.count_ready(names, wanted))
-            self._await(names, request, deadline)
+            self._await(names, request, rings, deadline)
 
-    def _await(self, names: list[str], request: Request, deadline: float) -> None:
-        """Wait until something is ready, up to the deadline, and no longer than the watch does for what time makes
-        ready. Of many that are told of one message one leases it, and the others do not keep it waiting. A consumer of
-        several waits as long again as its last lease took: where many write, more has come by then, and a message costs
-        a part of a transaction."""
-        rings, until = self.doorbell.rings, min(deadline, time.monotonic() + POLL_SECONDS)
-        while not any(place.is_ready(kept) for place, kept in self.places(names)):
-            if not self.doorbell.wait(rings, until - time.monotonic()):
-                return
+    def _await(self, names: list[str], request: Request, rings: int, deadline: float) -> None:
+        """Wait until it has rung more often than ``rings`` and something is ready, up to the deadline, and no longer
+        than the watch does for what time makes ready: what was ready before, and not leased, is not for this consumer.
+        Of many that are told of one message one leases it, and the others do not keep it waiting. A consumer of several
+        waits as long again as its last lease took: where many write, more has come by then, and a message costs a part
+        of a transaction."""
+        until = min(deadline, time.monotonic() + POLL_SECONDS)
+        while self.doorbell.wait(rings, until - time.monotonic()):
             rings = self.doorbell.rings
-        if request.most > 1:
-            time.sleep(min(self._took, LINGER_SECONDS))
+            if self._any_ready(names):
+                if request.most > 1:
+                    time.sleep(min(self._took, LINGER_SECONDS))
+                return
+
+    def _any_ready(self, names: list[str]) -> bool:
+        return any(place.is_ready(kept) for place, kept in self.places(names))
 
     def is_ready(self, names: list[str]) -> bool:
         """Whether something is ready in these queues, as far as they are in this node's store."""
@@ -150,8 +154,10 @@ class Consuming(Subscribing, Opened):
         return min(MOST_COUNTED, ready)
 
     def begun(self, names: Sequence[str], terms: Terms, acknowledging: Acknowledging) -> Subscription:
-        """Begin a subscription to queues, as far as they are in this node's store."""
+        """Begin a subscription to queues, as far as they are in this node's store. What a process that is gone had
+        leased lies before what was put since: it goes back first."""
         self.doorbell.listen()
+        self.doorbell.bury()
         wanted = None if terms.filter is None else filters.parse(terms.filter)
 
         def verb(tx: Unit) -> Granted:

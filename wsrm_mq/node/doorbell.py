@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class Doorbell:
         self._stopping = threading.Event()
         self._neighbours = Neighbours(store.instances)
         self._trouble = Repeated()
+        self._ends_at = math.inf
+        """When something ends that the last look has seen, by the monotonic clock."""
         self._thread = Lasting("wsrm-mq-node", self._loop, self._broke, events)
 
     def start(self) -> None:
@@ -147,34 +150,45 @@ class Doorbell:
 
     def _turn(self) -> float:
         """End what is over; answers after how many seconds there is more to do."""
+        if time.monotonic() >= self._ends_at:
+            self.ring()  # the wait of a group is over by itself
+        self._ends_at = math.inf
         measured = self._store.believed.steady or self._store.clock
         with self._store.reader() as db:
             left = expiring.time_left(db, self._store.clock(), self._store.reached(), measured()) / 1000
         if left > 0:
+            self._ends_at = time.monotonic() + left
             return max(SOONEST_SECONDS, min(left, POLL_SECONDS))
         ended = self._store.call(expiring.sweep)
         self.tell()
         return 0.0 if ended else SOONEST_SECONDS
 
     def _look_around(self) -> None:
-        """Give back what the dead have leased."""
+        """End what needs no end of its own time: leases of the dead, waits of a clock that was set back, old ids."""
         self._store.stay_in_place()
         if self._listens and self._store.presence is not None:  # its files may have been made again
             self._store.instances.listen(self._store.presence.name)
         self._store.look_after()
+        self.bury()
         with self._store.reader() as db:
-            holders = db.execute(consuming.HOLDERS).fetchall()
             back = db.execute(consuming.TURNED_BACK, {"now": self._store.clock(), "count": 1}).fetchone()
             forgotten = db.execute(consuming.DUE_TO_BE_FORGOTTEN, {"now": self._store.reached()}).fetchone()
-        gone = [one for one in holders if one[0] != self._store.instance and self._is_gone(*one)]
-        for key, name, _pid, _has_ended in gone:
-            while self._store.call(lambda tx, key=key, name=name: _take_over(tx, key, name)):  # type: ignore[misc]
-                continue
         if back is not None:
             self._store.call(expiring.end_turned_back)
         if forgotten is not None:
             self._store.call(expiring.forget_put_before)
-        if gone or back is not None:
+        if back is not None:
+            self.tell()
+
+    def bury(self) -> None:
+        """Give back what the dead have leased, and wake who waits for it."""
+        with self._store.reader() as db:
+            holders = db.execute(consuming.HOLDERS).fetchall()
+        gone = [one for one in holders if one[0] != self._store.instance and self._is_gone(*one)]
+        for key, name, _pid, _has_ended in gone:
+            while self._store.call(lambda tx, key=key, name=name: _take_over(tx, key, name)):  # type: ignore[misc]
+                continue
+        if gone:
             self.tell()
 
     def _is_gone(self, _key: int, name: str, _pid: int, has_ended: int) -> bool:

@@ -133,6 +133,10 @@ class Opened(Transacting[Transaction]):
         """The watch looks around; answers after how many seconds it does so again."""
         return self.supply.look()
 
+    def __fspath__(self) -> str:
+        """A node stands for its store wherever a path does: ``WSRMMiddleware(application, store=node)``."""
+        return str(self.store.path)
+
     def __enter__(self) -> Self:
         return self
 

@@ -117,7 +117,8 @@ def ready_in(tx: Transaction, queue: Declared, wanted: Filter | None, count: int
 
 
 def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int, most: int = MOST_COUNTED) -> int:
-    """How many messages are ready in a queue: by themselves, counted up to ``most``, or in a free group."""
+    """How many messages are ready in a queue: by themselves, counted up to ``most``, or in a group that is free and
+    does not wait."""
     letters = queue.kind == "dead_letter"
     statement: str = consuming.COUNT_LETTERS if letters else consuming.COUNT_READY
     values: dict[str, Any] = {}
@@ -125,7 +126,7 @@ def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int, 
         statement, values = consuming.count_ready(fits(wanted), letters=letters)
     search = {**values, "queue": queue.key, "now": now, "count": most}
     (count,) = db.execute(statement, search).fetchone()
-    (grouped,) = db.execute(consuming.COUNT_GROUPED, {"queue": queue.key}).fetchone()
+    (grouped,) = db.execute(consuming.COUNT_GROUPED, {"queue": queue.key, "now": now}).fetchone()
     return int(count + (grouped if wanted is None else 0))
 
 

@@ -100,13 +100,11 @@ _IN_FREE_LANE: Final = and_(
     *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None), lane.c.cursor < lane.c.limit),
     or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
 )
-COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IN_FREE_LANE))
-"""Messages of free groups, those included that were settled out of their turn."""
+_IS_LEASABLE: Final = and_(_IN_FREE_LANE, not_(is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))))
+COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IS_LEASABLE))
+"""Messages of groups that may be leased, those included that were settled out of their turn."""
 LEASABLE: Final = compiled(
-    select(lane.c.id)
-    .where(_IN_FREE_LANE, not_(is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))))
-    .order_by(lane.c.served_at, lane.c.id)
-    .limit(p("count", required=True))
+    select(lane.c.id).where(_IS_LEASABLE).order_by(lane.c.served_at, lane.c.id).limit(p("count", required=True))
 )
 _RUN_OF_LANE: Final = (
     _LEASED.where(
