@@ -225,15 +225,11 @@ class Rabbit(NamedTuple):
     management: int
     pid: int
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple(_family(self.pid))
-
 
 @contextmanager
 def _rabbit(queue: type[RabbitQueue], directory: Path) -> Iterator[Server]:
     with rabbit(directory) as broker:
-        yield Server(lambda: _emptied(queue, str(broker.port)), lambda: broker.pids)
+        yield Server(lambda: _emptied(queue, str(broker.port)), lambda: tuple(_family(broker.pid)))
 
 
 @contextmanager
