@@ -66,6 +66,8 @@ class Partner:
             name = self._created.setdefault(received.message_id or "", "") or next(self._names)
             self._created[received.message_id or ""] = name
             return create_sequence_response(*versions, received.message_id, name, expires=self.expires)
+        if local == "AckRequested":
+            return self.acknowledging(*self.numbers)
         if received.sequence is not None:
             if self.takes(received):
                 self.numbers[received.sequence.identifier].add(received.sequence.number)

@@ -18,6 +18,7 @@ from tests.source.partner import LOST, Partner, Said
 from tests.support.source import OPPOSITES
 from wsrm_mq.errors import ConfigurationError, NotFound, Pending
 from wsrm_mq.outbound.posting import Answer
+from wsrm_mq.sequence.faults import WSRMRequired
 from wsrm_mq.source import ReliableClient, RMSource, reliable
 from wsrm_mq.testing import EnvelopeFactory, ManualClock, Reply, RMVersion, SOAPVersion
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion
@@ -291,11 +292,23 @@ def test_what_wcf_states_beside_the_nested_policy_does_no_harm(
     connect: Connect, partner: Partner, announcing: Callable[..., str]
 ) -> None:
     beside = "".join(
-        f'<n:{name} xmlns:n="{NETRMP}" Milliseconds="200"/>'
-        for name in ("InactivityTimeout", "AcknowledgementInterval")
+        f'<n:{name} xmlns:n="{NETRMP}" Milliseconds="{milliseconds}"/>'
+        for name, milliseconds in (("InactivityTimeout", 600_000), ("AcknowledgementInterval", 200))
     )
     wsdl = announcing(assertion("1.1", f"<wsp:Policy/>{beside}"))
     assert spoken(connect(wsdl=wsdl, rm=None), partner) == {WSRM_1_1}
+
+
+@pytest.mark.spec("POL-006", "RSP-014", half="source")
+@pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
+def test_where_the_wsdl_requires_reliable_messaging_no_request_leaves_without_it(
+    connect: Connect, partner: Partner, announcing: Callable[..., str]
+) -> None:
+    """Whether it claims to conform to the Reliable Secure Profile or not."""
+    required = partner.fault(WSRMRequired("It takes messages of a sequence only.", None))
+    partner.says = lambda received: required if received.rm is None else None
+    conformant = '<c:Conformant xmlns:c="http://ws-i.org/profiles/rsp/1.0/"/>'
+    assert spoken(connect(wsdl=announcing(assertion("1.1") + conformant), rm=None), partner) == {WSRM_1_1}
 
 
 @pytest.mark.parametrize("has_name", [True, False], ids=["named input", "unnamed input"])
@@ -333,6 +346,20 @@ def test_with_1_0_the_addressing_that_the_wsdl_asserts_is_spoken_also_where_anot
     assert spoken(client, partner) == {WSRM_1_0}
     assert {one.addressing for one in partner.received} == {version}
     assert client.source.offers, "it has an operation that is replied to"
+
+
+@pytest.mark.peer("P-32")
+def test_a_sequence_is_kept_alive_for_as_long_as_the_wsdl_says_that_one_lives(
+    connect: Connect, partner: Partner, announcing: Callable[..., str], rm: RMVersion
+) -> None:
+    namespace, clock = NETRMP if rm is WSRM_1_1 else RMP["1.0"], ManualClock()
+    wsdl = announcing(assertion(rm.label, f'<n:InactivityTimeout xmlns:n="{namespace}" Milliseconds="600000"/>'))
+    with connect(wsdl=wsdl, rm=None, source={"post": partner.post, "clock": clock}) as client:
+        client.service.put_order(n=1, text="x")
+        assert client.source.flush(5)
+        clock.advance(301_000)
+        client.source._engine.watch.nudge()
+        assert partner.within(lambda: partner.saying("AckRequested"))
 
 
 @pytest.mark.spec("POL-002")

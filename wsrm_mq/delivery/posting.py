@@ -32,11 +32,12 @@ _CODE_LENGTH = 200
 """Characters of a fault's code."""
 _ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())
 _CLOSES: Final = frozenset(rm.action("CloseSequence") for rm in RM_VERSIONS.values() if rm.has_close)
+_UNIMPORTANT: Final = _ENDS | frozenset(rm.action("AckRequested") for rm in RM_VERSIONS.values())
+"""What an endpoint may miss: a sequence ends without it, or is kept alive by the next one."""
 _GONE: Final = ("UnknownSequence", "SequenceTerminated")
 """Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
-_ENDS_TRIED: Final = 3
-"""The number of times that the end of a sequence is sent to an endpoint that does not take it: the endpoint may have
-gone, and nothing depends on it."""
+_TRIED: Final = 3
+"""The number of times that such a message is sent to an endpoint that does not take it: the endpoint may have gone."""
 
 
 def has_taken(store: Store, origin: str) -> bool:
@@ -96,12 +97,12 @@ class Posting:
 
     def _outcome(self, delivery: Delivery, channel: Channel, about: About, answer: Posted) -> Outcome:
         if answer.failure is not None and not _is_gone(delivery, about, answer):
-            is_over = delivery.action in _ENDS and delivery.attempt >= _ENDS_TRIED and not answer.left_alone
+            is_over = delivery.action in _UNIMPORTANT and delivery.attempt >= _TRIED and not answer.left_alone
             code = None if answer.code is None else storable(answer.code, _CODE_LENGTH)
             kind = NEVER_ANSWERED if answer.is_given_up else NOT_TOLD if is_over else "not_sent"
             kind = TOO_LARGE if answer.status == UNREAD and channel.is_numbered else kind
             is_about_requests = isinstance(about, OutboundRecord) and not channel.is_numbered
-            if is_about_requests and delivery.action not in _ENDS and is_not_let_in(answer):
+            if is_about_requests and delivery.action not in _UNIMPORTANT and is_not_let_in(answer):
                 kind = NOT_LET_IN
             if self._written is not None and channel.is_numbered and answer.is_refused:
                 kind = REFUSED_THERE
@@ -114,10 +115,10 @@ class Posting:
 
 
 def _is_gone(delivery: Delivery, about: About, answer: Posted) -> bool:
-    """Whether the sent message ends a sequence, and its endpoint answers that it does not know the sequence, by name or
-    without one (F-019)."""
+    """Whether the sent message ends a sequence, or keeps one alive, and its endpoint answers that it does not know the
+    sequence, by name or without one (F-019)."""
     fault = None if answer.said is None else answer.said.fault
-    if fault is None or fault.code not in _GONE or delivery.action not in _ENDS | _CLOSES:
+    if fault is None or fault.code not in _GONE or delivery.action not in _UNIMPORTANT | _CLOSES:
         return False
     outbound = outbound_of(about)
     own = None if outbound is None else outbound.value.terms.identifier

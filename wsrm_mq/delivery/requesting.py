@@ -12,7 +12,7 @@ from typing import Final
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.posted import Posted
-from wsrm_mq.envelope.render import create_sequence, ending
+from wsrm_mq.envelope.render import acknowledgement_request, create_sequence, ending
 from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.outbound import step_of
 from wsrm_mq.queue.ownership import Claim
@@ -157,7 +157,26 @@ def tend(tx: Transaction, policy: QueuePolicy) -> tuple[Claim, ...]:
         outbound = tx.outbound(key)
         if outbound is not None:
             claims += _tend(tx, outbound, policy)
+    for (key,) in tx.execute(outbounds.QUIET, {"before": quiet_since(policy, tx.reached)}).fetchall():
+        outbound = tx.outbound(key)
+        if outbound is not None and not _is_told(tx, outbound):
+            claims += _keep_alive(tx, outbound).claims
     return tuple(claims)
+
+
+def quiet_since(policy: QueuePolicy, now: int) -> int:
+    """A sequence in which nothing was said after this is to be kept alive: for half the time after which its
+    destination ends one. ``-1``: it does not."""
+    return -1 if policy.inactivity is None else now - policy.inactivity // 2
+
+
+def _keep_alive(tx: Transaction, outbound: OutboundRecord) -> Sent:
+    """Ask the destination for an acknowledgement, for something to be said in a sequence."""
+    if outbound.endpoint is None:
+        return Sent(None)
+    terms, to = outbound.value.terms, outbound.endpoint
+    body = acknowledgement_request(terms.soap, terms.addressing, terms.rm, terms.identifier, to)
+    return send(tx, outbound, own_message(to, body, terms.soap))
 
 
 def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tuple[Claim, ...]:

@@ -153,6 +153,8 @@ class Asserted(NamedTuple):
     retransmission: int | None = None
     acknowledgement: int | None = None
     is_exponential: bool = False
+    inactivity: int | None = None
+    """How long a sequence lives in which nothing is said. 1.1 states it by an assertion of WCF's."""
     addressing: AddressingVersion | None = None
     """The version of WS-Addressing that goes with RM 1.0."""
 
@@ -165,11 +167,12 @@ def asserted(documents: Sequence[bytes], service: str | None = None, port: str |
     found = [one for element in scope for one in element.iter(f"{{{RMP_1_0}}}RMAssertion")]
     with_1_0 = Asserted(addressing=_addressing(found, scope))
     if not found or any(next(element.iter(f"{{{RMP_1_1}}}RMAssertion"), None) is not None for element in scope):
-        return with_1_0
+        return with_1_0._replace(inactivity=_stated(scope, _NETRMP, "InactivityTimeout"))
     return with_1_0._replace(
         rm=WSRM_1_0,
-        retransmission=_stated(found[0], "BaseRetransmissionInterval"),
-        acknowledgement=_stated(found[0], "AcknowledgementInterval"),
+        retransmission=_stated(found, RMP_1_0, "BaseRetransmissionInterval"),
+        acknowledgement=_stated(found, RMP_1_0, "AcknowledgementInterval"),
+        inactivity=_stated(found, RMP_1_0, "InactivityTimeout"),
         is_exponential=found[0].find(f".//{{{RMP_1_0}}}ExponentialBackoff") is not None,
     )
 
@@ -242,7 +245,8 @@ def _addressing(assertions: list[Any], scope: list[Any]) -> AddressingVersion | 
     return None
 
 
-def _stated(assertion: Any, local: str) -> int | None:
-    element = assertion.find(f".//{{{RMP_1_0}}}{local}")
+def _stated(places: list[Any], namespace: str, local: str) -> int | None:
+    """The milliseconds of the first such element in ``places``; of 0, nothing is stated."""
+    element = next((one for place in places for one in place.iter(f"{{{namespace}}}{local}")), None)
     said = "" if element is None else element.get("Milliseconds", "").strip()
-    return int(said) if said.isascii() and said.isdigit() and len(said) < _DIGITS else None
+    return (int(said) or None) if said.isascii() and said.isdigit() and len(said) < _DIGITS else None

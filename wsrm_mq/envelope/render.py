@@ -311,6 +311,14 @@ def ack_requested(rm: RMVersion, identifier: str) -> bytes:
     return f'<wsrm:AckRequested xmlns:wsrm="{rm.namespace}">{said}</wsrm:AckRequested>'.encode()
 
 
+def acknowledgement_request(
+    soap: SOAPVersion, addressing: AddressingVersion, rm: RMVersion, identifier: str, to: EndpointReference
+) -> bytes:
+    """The message that asks for an acknowledgement, and says nothing else."""
+    headers = addressing_headers(addressing, rm.action("AckRequested"), None, to)
+    return envelope(soap, headers + ack_requested(rm, identifier).decode(), "")
+
+
 def message_pending(is_pending: bool) -> bytes:
     """The ``MessagePending`` header block of a message that was fetched: whether more waits to be
     (WS-MakeConnection 1.1 §3.3, MC-006)."""

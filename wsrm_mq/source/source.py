@@ -23,7 +23,7 @@ from wsrm_mq import outbox
 from wsrm_mq.delivery.completion import Signal
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
-from wsrm_mq.delivery.requesting import ask, tend
+from wsrm_mq.delivery.requesting import ask, quiet_since, tend
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import BadRequest, ConfigurationError, LeftAlone, NotFound, Pending, Unsigned
@@ -62,6 +62,8 @@ _LOOK_SECONDS: Final = 0.2
 """Between two looks of a call that waits whether another process has settled its request."""
 
 _LAST_NOTICES_SECONDS: Final = 5.0
+_LEAST_IDLE: Final = 2_000
+"""ms. The watch looks once in a second."""
 R = TypeVar("R")
 
 
@@ -104,6 +106,7 @@ class RMSource:
         resend: Resend | None = None,
         offers: bool = False,
         expires: float = 7 * 24 * 3600.0,
+        inactivity: float | None = None,
         timeout: float = 60.0,
         ca: str | None = None,
         certificate: str | None = None,
@@ -117,7 +120,8 @@ class RMSource:
         WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
         ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
         begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
-        ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and ``proxy``: see ``Poster``.
+        ``inactivity``: for how many a destination keeps one in which nothing is said. It is asked for an
+        acknowledgement at half of them. ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and ``proxy``: see ``Poster``.
         ``post`` takes the place of HTTP.
         ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
         when it is acknowledged or given up; also for those that waited in the store before."""
@@ -130,7 +134,8 @@ class RMSource:
             which = " or ".join(one.label for one in self.rm.addressings)
             raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
         self.addressing = spoken
-        policy = QueuePolicy(max_expires=round(expires * 1000), resend=resend or RESEND)
+        idle = None if inactivity is None else max(round(inactivity * 1000), _LEAST_IDLE)
+        policy = QueuePolicy(max_expires=round(expires * 1000), inactivity=idle, resend=resend or RESEND)
         self.offers = offers
         self._policy = policy
         self._headers = dict(headers or {})
@@ -392,9 +397,11 @@ class RMSource:
         """A chore of the watch: what is due about sequences."""
         if not self._engine.is_running:
             return
+        now = self._engine.store.reached()
         with self._engine.store.reader() as db:
-            is_due = db.execute(outbounds.TO_TEND, {"now": self._engine.store.reached()}).fetchone() is not None
-        if is_due:
+            due = db.execute(outbounds.TO_TEND, {"now": now}).fetchone()
+            due = due or db.execute(outbounds.QUIET, {"before": quiet_since(self._policy, now)}).fetchone()
+        if due is not None:
             self._call(lambda tx: (0, tend(tx, self._policy)))
 
     # looking

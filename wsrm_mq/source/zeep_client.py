@@ -272,15 +272,16 @@ class ReliableClient(zeep.Client):
         **options: Any,
     ) -> None:
         """``rm`` and ``addressing`` as for ``RMSource``; without them, the newest that the policy of the port
-        announces, else 1.1, and with 1.0 the WS-Addressing that it announces. When requests are sent again is what
-        that says of timing (1.0 alone can), unless ``source`` has a ``resend``. ``timeout``: for so many
+        announces, else 1.1, and with 1.0 the WS-Addressing that it announces. When requests are sent again, and how
+        long a sequence lives in which nothing is said, is what that says of timing, unless ``source`` has a ``resend``
+        or an ``inactivity``. ``timeout``: for so many
         seconds a reply is waited for. ``source``: more options of ``RMSource``; the others are zeep's. ``wsse`` is
         applied to each request as it leaves, each time anew: see ``RMSource.sign``."""
         security = Security.of(options.pop("wsse", None))
         inner = Transport() if transport is None else transport
         documents = _documents(inner, wsdl)
         policy = asserted(documents, options.get("service_name"), options.get("port_name"))
-        timing = {"resend": resend_of(policy)} if rm in (None, policy.rm.label) else {}
+        timing = timing_of(policy) if rm in (None, policy.rm.label) else {}
         if addressing is None and policy.addressing is not None and (rm or policy.rm.label) == WSRM_1_0.label:
             addressing = policy.addressing.label
         self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
@@ -415,6 +416,12 @@ def _refuse_session(session: requests.Session, source: RMSource) -> None:
                 f"The session of the transport has {name}, and the requests of an RM Source do not leave by it: "
                 f"tell RMSource too (ReliableClient: source={{…}}), {way}."
             )
+
+
+def timing_of(policy: Asserted) -> dict[str, Any]:
+    """The options of ``RMSource`` for a service of this policy."""
+    idle = policy.inactivity
+    return {"resend": resend_of(policy), "inactivity": None if idle is None else idle / 1000}
 
 
 def resend_of(policy: Asserted) -> Resend:

@@ -112,6 +112,18 @@ TO_TEND: Final = compiled(
     .order_by(outbound.c.queue, outbound.c.id)
 )
 """Those about which something may be due."""
+_SPOKE: Final = (
+    select(lane.c.id)
+    .join(channel, channel.c.lane == lane.c.id)
+    .where(channel.c.outbound == outbound.c.id, lane.c.active_at > bindparam("before"))
+)
+QUIET: Final = compiled(
+    select(outbound.c.id).where(
+        *(outbound.c.answers.is_(None), outbound.c.state == "created", outbound.c.last_number.is_(None)),
+        *(outbound.c.unacknowledged == 0, ~_SPOKE.exists()),
+    )
+)
+"""The open sequences of requests in which nothing waits, and nothing was said after ``:before``."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
 FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
