@@ -68,7 +68,7 @@ version, and ends with the counts; a statement that was covered once fails that 
 """
 INTRODUCTIONS: Final = {
     "destination": "The RM Destination: what receives.",
-    "source": "The RM Source: what sends. Of it there is what replies in an offered sequence need, and no client yet.",
+    "source": "The RM Source: what sends, the requests of a program or the replies in an offered sequence.",
 }
 STATES: Final = ("shown", "deviating", "not yet")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 import uuid
@@ -161,6 +162,29 @@ def test_reference_parameters_come_back_as_header_blocks_with_what_is_sent_there
         assert b">1 &lt; 2</p:ticket>" in body
         assert (b'IsReferenceParameter="true"' in body) == (speak.addressing is WSA_2005)
         assert Reply.parse(body).sequence is None
+
+
+@pytest.mark.spec("A-008", "A-009", "SEC-019", half="source")
+@every_version
+def test_reference_parameters_come_back_with_replies_in_the_offered_sequence_too(
+    source: Source, endpoint: Endpoint, speak: Orders
+) -> None:
+    parameters = '<p:ticket xmlns:p="urn:p">1 &lt; 2</p:ticket><wsrm:Sequence/><soap:x/><wsa:To>urn:else</wsa:To>'
+    there = f"<wsa:Address>{endpoint.url}</wsa:Address><wsa:ReferenceParameters>{parameters}</wsa:ReferenceParameters>"
+    offered = uuid.uuid4().urn
+    offer = {"offer": offered, "offer_endpoint": there}
+    source.post(speak.create_sequence(acks_to=there, reply_to=there, expires="PT1H", **offer))
+    response = endpoint.one("CreateSequenceResponse").created
+    assert response is not None
+    source.echo(response.identifier, 1, "one", reply_to=there)
+    reply = endpoint.one("echoResponse")
+    (body,) = {body for _fields, body in endpoint.requests if b"echoResponse" in body}
+    assert reply.sequence is not None
+    assert reply.sequence[:2] == (offered, 1)
+    assert (body.count(b">1 &lt; 2</p:ticket>"), body.count(b"urn:else"), body.count(b"soap:x")) == (1, 0, 0)
+    assert (b'IsReferenceParameter="true"' in body) == (speak.addressing is WSA_2005)
+    assert len(re.findall(rb"<[^/<>]*\bSequence[ >/]", body)) == 1
+    source.post(speak.acknowledgement(offered, (1, 1)))
 
 
 @pytest.mark.spec("D-ACK-020", "D-CRE-014", "H-004", "D-DEL-021")

@@ -168,16 +168,37 @@ def test_sequence_terminated_from_this_side_is_said_to_a_message_a_close_and_a_r
         has_form(ask(message_id=ASKED), source.speak, expected)
 
 
-@pytest.mark.spec("F-003", "F-021", half="source")
+def says_invalid(source: Source, *ranges: tuple[int, int]) -> HTTPAnswer:
+    """An acknowledgement of replies that cannot be true is answered by the fault about it, in its form."""
+    mine, offered = offering(source)
+    source.echo(mine, 1, "one")
+    said = "".join(f'<r:AcknowledgementRange Lower="{lower}" Upper="{upper}"/>' for lower, upper in ranges)
+    detail = f"<r:SequenceAcknowledgement>{about(offered)}{said}</r:SequenceAcknowledgement>"
+    answer = source.post(source.speak.acknowledgement(offered, *ranges, message_id=ASKED))
+    has_form(answer, source.speak, Expected("InvalidAcknowledgement", detail=detail))
+    return answer
+
+
+@pytest.mark.spec("F-003", "F-021", "F-012", "F-013", half="source")
 @pytest.mark.peer("P-41")
 @every_version
 def test_invalid_acknowledgement_is_said_to_numbers_that_were_never_sent(source: Source) -> None:
-    mine, offered = offering(source)
-    source.echo(mine, 1, "one")
-    said = '<r:AcknowledgementRange Lower="1" Upper="9"/>'
-    detail = f"<r:SequenceAcknowledgement>{about(offered)}{said}</r:SequenceAcknowledgement>"
-    answer = source.post(source.speak.acknowledgement(offered, (1, 9), message_id=ASKED))
-    has_form(answer, source.speak, Expected("InvalidAcknowledgement", detail=detail))
+    says_invalid(source, (1, 9))
+
+
+@pytest.mark.spec("F-010", "F-011", "F-017", "F-018", "F-030", half="source")
+@every_version
+def test_a_fault_about_replies_has_the_action_the_detail_and_the_language_of_its_version(source: Source) -> None:
+    says_invalid(source, (1, 1), (3, 4))
+
+
+@pytest.mark.spec("F-014", "F-031", "H-012", "H-013", half="source")
+@every_version
+def test_a_fault_about_replies_travels_under_500_and_its_text_shows_nothing_of_this_side(source: Source) -> None:
+    answer = says_invalid(source, (2, 2))
+    assert answer.status == 500
+    [reason] = answer.elements("faultstring" if source.speak.soap is SOAPVersion.SOAP_1_1 else "Text")
+    assert reason.text == "Numbers 1 to 1 were sent; the acknowledgement says otherwise, or not what it said."
 
 
 @pytest.mark.spec("F-004", "F-005", "F-021")

@@ -9,8 +9,11 @@ from tests.source.partner import ACTION, LOST, THERE, Partner, Said, envelope, t
 from tests.source.test_acknowledgements import ONE, sent_in_vain, silent
 from tests.source.test_replies import none_left
 from tests.source.test_sending import send
+from wsrm_mq.envelope.render import sequence_acknowledgement
+from wsrm_mq.envelope.soap_fault import fault as rendered
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.queue.policy import Resend
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import (
     ActionNotSupported,
     CreateSequenceRefused,
@@ -19,7 +22,7 @@ from wsrm_mq.sequence.faults import (
     UnknownSequence,
 )
 from wsrm_mq.testing import Reply
-from wsrm_mq.versions import SOAPVersion
+from wsrm_mq.versions import WSRM_1_1, SOAPVersion
 
 TWO = "urn:there:2"
 
@@ -337,6 +340,7 @@ def test_whatever_answers_the_end_it_has_ended(source: Source, partner: Partner)
 
 
 @pytest.mark.peer("P-47")
+@pytest.mark.spec("F-025", "F-026", half="source")
 @pytest.mark.parametrize("what", [UnknownSequence, SequenceTerminated, SequenceClosed])
 def test_a_partner_that_has_lost_a_sequence_gets_the_rest_in_another_in_order(
     source: Source, partner: Partner, what: type[UnknownSequence]
@@ -360,6 +364,100 @@ def test_a_partner_that_has_lost_a_sequence_gets_the_rest_in_another_in_order(
     (carried,) = source.ledger("carried_on")
     assert carried.startswith(f"3 messages of {ONE}")
     assert source.dead == []
+
+
+@pytest.mark.spec("F-025", "F-026", half="source")
+@pytest.mark.parametrize("what", [UnknownSequence, SequenceTerminated])
+def test_a_fault_about_a_sequence_that_has_ended_changes_nothing(
+    source: Source, partner: Partner, what: type[UnknownSequence]
+) -> None:
+    """It comes on the response to the message of another one."""
+    send(source, "a")
+    assert source.end(THERE, 5)
+    assert partner.within(lambda: partner.saying("TerminateSequence"))
+    assert source.at_rest()
+    fault = partner.fault(what("It is not here.", ONE))
+    strays = [fault]
+    partner.says = lambda received: strays.pop() if strays and received.sequence is not None else None
+    send(source, "b")
+    assert source.in_time()
+    assert [state for state, *_ in source.states()] == ["terminated", "created"]
+    assert set(partner.places[-2:]) == {(TWO, 1)}
+    assert (source.dead, source.ledger("carried_on", "requests_in_doubt", "fault_received")) == ([], [])
+
+
+only_1_1 = pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
+
+
+@only_1_1
+@pytest.mark.spec("F-028", half="source")
+@pytest.mark.spec("S-ACK-011")
+@pytest.mark.parametrize("how", ["SequenceClosed", "Final"])
+def test_what_its_destination_closes_is_followed_by_another_with_what_the_last_acknowledgement_leaves_out(
+    source: Source, partner: Partner, how: str
+) -> None:
+    """It comes with the fault, or is not asked for at all."""
+    sent_in_vain(source, partner, 3)
+    speak = partner.speak
+    partner.numbers[ONE] = {1, 3}
+    final = [SequenceAcknowledgement(ONE, ((1, 1), (3, 3)), final=True)]
+    versions = speak.soap, speak.addressing, speak.rm
+    closed = {
+        "SequenceClosed": partner.answered(500, rendered(SequenceClosed("It is closed.", ONE), *versions, None, final)),
+        "Final": partner.answered(200, sequence_acknowledgement(*versions, final)),
+    }[how]
+    partner.says = lambda received: closed if received.sequence is not None and received.sequence[0] == ONE else None
+    source.pass_time(3)
+    assert source.flush(5)
+    send(source, "x")
+    assert source.flush(5)
+    assert [place for place in partner.places if place[0] == TWO] == [(TWO, 1), (TWO, 2)]
+    assert [one.body.text for one in partner.received if one.sequence and one.sequence[0] == TWO] == ["1", "x"]
+    assert source.ledger("requests_in_doubt") == [f"not acknowledged: 2 of {ONE}"]
+    assert source.states()[0][1:] == (3, "1,3")
+
+
+@only_1_1
+@pytest.mark.spec("S-ACK-012")
+def test_a_second_final_that_says_something_else_is_invalid(
+    source: Source, partner: Partner, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent_in_vain(source, partner, 2)
+    finals = [SequenceAcknowledgement(ONE, ((1, last),), final=True) for last in (1, 2)]
+    speak = partner.speak
+    said = sequence_acknowledgement(speak.soap, speak.addressing, speak.rm, finals)
+    partner.says = lambda received: said if received.sequence is not None and received.sequence[0] == ONE else None
+    source.pass_time(3)
+    assert source.flush(5)
+    assert partner.within(lambda: f"acknowledgement.invalid sequence={ONE}" in caplog.text)
+    assert source.states()[0][1:] == (2, "1")
+    assert [one.body.text for one in partner.received if one.sequence and one.sequence[0] == TWO] == ["1"]
+
+
+@pytest.mark.peer("P-34")
+def test_what_a_program_ends_before_it_stops_is_told_and_nothing_of_it_is_left(
+    open_source: Open, partner: Partner
+) -> None:
+    """In 1.0 by a last message, then the end; the store remembers it for its time, and no longer."""
+    first = open_source()
+    send(first, "a", "b")
+    assert first.end(THERE, 5)
+    assert partner.within(lambda: partner.saying("TerminateSequence"))
+    first.close()
+    assert [one.sequence.last for one in partner.received if one.sequence][-1] is partner.speak.rm.has_last_message
+    source = open_source()
+    assert (source.waiting, source.states()[0][0]) == (0, "terminated")
+    other = "http://other.example/"
+    source.send(envelope(partner.speak), to=other, action=ACTION)
+    assert source.flush(5)
+    assert source.at_rest()
+    source.clock.advance(31 * 24 * 3_600_000)
+    for _ in range(2):
+        source._engine.janitor.sweep()
+    assert source.rows("SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM entry)") == [(0, 0)]
+    assert source.rows("SELECT peer FROM outbound_sequence") == [(other,)]
+    assert source.rows("SELECT DISTINCT address FROM channel") == [(other,)]
+    assert len(partner.saying("TerminateSequence")) == 1
 
 
 def test_what_waits_behind_an_end_goes_on_behind_what_that_has_left(source: Source, partner: Partner) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +15,16 @@ from tests.source.conftest import Open, Source
 from tests.source.partner import THERE, Partner, Said, envelope
 from tests.source.test_acknowledgements import ONE, acknowledged, sent_in_vain, silent
 from tests.source.test_sending import send
+from tests.support.name_server import NameServer
+from tests.support.target import Target, serving
 from wsrm_mq.sequence.faults import MessageNumberRollover, UnknownSequence, WSRMRequired
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import WSRM_1_1, SOAPVersion
 
 only_1_1 = pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
 OTHER = "http://other.example/"
+KEY = Path(__file__).parents[1] / "outbound" / "service.pem"
+"""The certificate of service.example, and its key."""
 
 
 def answered_with(partner: Partner, said: Said, identifier: str = ONE) -> None:
@@ -144,6 +150,28 @@ def test_a_redirect_is_not_followed_and_told_with_what_to_do(
         told == f"{there}: answered 307, which leads to /moved: no redirect is followed; if that is right, send to it"
     )
     assert set(paths) == {"/orders"}
+
+
+@only_1_1
+@pytest.mark.parametrize("wrong", ["name", "certificate"])
+def test_a_name_that_is_not_known_and_a_certificate_that_no_authority_vouches_for_are_told_and_lose_nothing(
+    open_source: Open, partner: Partner, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    names = NameServer()
+    names.answers = {"gone.example": [[]], "service.example": [["127.0.0.1"]]}
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    with serving(Target(), key=KEY) as target:
+        there, why = {
+            "name": ("http://gone.example/orders", "there is no host gone.example"),
+            "certificate": (f"https://service.example:{target.port}/orders", "certificate verify failed"),
+        }[wrong]
+        source = open_source(post=None)
+        source.send(envelope(partner.speak), to=there, action="urn:example:orders/put")
+        (told,) = errors(source)
+        assert told.startswith(f"{there}: ")
+        assert why in told
+        assert (source.waiting, source.dead, target.requests) == (1, [], [])
+        assert source.rows("SELECT max(failures) FROM entry") == [(0,)]
 
 
 @pytest.mark.spec("SEC-004")

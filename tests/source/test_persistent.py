@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -120,3 +122,30 @@ def test_where_a_signer_raises_its_address_alone_is_left_alone_and_told_of() -> 
     assert host.tried == tried
     assert host.source.away(UNSIGNED) == (30.0, "the signer raised ValueError")
     assert host.source.away(THERE) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "least", "most"),
+    [
+        ("120", 120.0, 120.0),
+        ("", 200.0, 300.0),
+        ("86400", 3_600.0, 3_600.0),
+        ("soon", 0.0, 0.024),
+    ],
+    ids=["seconds", "a date", "a day", "nonsense"],
+)
+def test_a_host_that_says_when_to_come_again_is_left_alone_until_then_for_an_hour_at_most(
+    said: str, least: float, most: float
+) -> None:
+    host = Host()
+    host.is_away = False
+    said = said or format_datetime(datetime.now(UTC) + timedelta(seconds=300), usegmt=True)
+    host.answer = Answer(503, "", [("Retry-After", said)], b"")
+    pause = host.pause()
+    assert least <= pause <= most
+    host.now += pause - 0.001
+    with pytest.raises(LeftAlone):
+        host.source(THERE, {}, b"")
+    assert host.tried == 1
+    host.answer, host.now = Answer(202, "", [], b""), host.now + 0.002
+    assert host.source(THERE, {}, b"").status == 202

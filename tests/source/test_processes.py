@@ -82,6 +82,40 @@ def test_a_source_that_is_killed_loses_repeats_and_swaps_nothing(
     assert within(20, lambda: effects(orders_server), lambda found: len(found) >= last) == list(range(last))
 
 
+@pytest.mark.scenario("Q-014")
+def test_what_a_program_has_stored_before_it_was_killed_arrives_once_its_server_starts(
+    orders_server: OrdersServer, tmp_path: Path, python: Python
+) -> None:
+    orders_server.kill()
+    store, url = tmp_path / "outbox.db", orders_server.url
+    program = python(PROGRAM, store, url, "1.1", *range(200))
+    assert program.stdout is not None
+    assert program.stdout.readline().strip() == "stored"
+    program.kill()
+    program.wait()
+    program = python(PROGRAM, store, url, "1.1")
+    assert program.stdout is not None
+    assert program.stdout.readline().strip() == "stored"
+    orders_server.start()
+    assert program.stdout.readline().strip() == "acknowledged"
+    assert within(20, lambda: effects(orders_server), lambda found: len(found) >= 200) == list(range(200))
+
+
+@pytest.mark.scenario("Q-015")
+def test_a_server_that_is_stopped_and_started_five_times_gets_each_of_a_thousand_orders_once_and_in_order(
+    orders_server: OrdersServer, tmp_path: Path, python: Python
+) -> None:
+    program = python(PROGRAM, tmp_path / "outbox.db", orders_server.url, "1.1", *range(1_000))
+    for times in range(1, 6):
+        within(30, lambda: len(effects(orders_server)), (times * 100).__le__)
+        orders_server.stop()
+        assert len(effects(orders_server)) < 1_000
+        orders_server.start()
+    assert program.stdout is not None
+    assert [program.stdout.readline().strip() for _ in range(2)] == ["stored", "acknowledged"]
+    assert within(30, lambda: effects(orders_server), lambda found: len(found) >= 1_000) == list(range(1_000))
+
+
 def test_several_programs_share_an_outbox_and_the_orders_of_each_stay_in_order(
     orders_server: OrdersServer, tmp_path: Path, python: Python
 ) -> None:

@@ -9,7 +9,8 @@ from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner, envelope, text
 from tests.support.disk import MIB, Disk
 from wsrm_mq.envelope.render import sequence_acknowledgement
-from wsrm_mq.errors import BadRequest, ConfigurationError, Pending, StoreFull
+from wsrm_mq.errors import BadRequest, ConfigurationError, NotFound, Pending, StoreFull
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source import RMSource, Sent
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, WSA_2004, WSA_2005
@@ -100,6 +101,59 @@ def test_a_message_may_be_the_last_of_its_sequence(source: Source, partner: Part
     assert last == [False, partner.speak.rm.has_last_message]
 
 
+@pytest.mark.peer("P-05")
+def test_each_message_may_be_all_of_its_sequence(source: Source, partner: Partner) -> None:
+    for count, one in enumerate("abc", 1):
+        send(source, one, last=True)
+        assert source.flush(5)
+        assert partner.within(lambda count=count: len(partner.saying("TerminateSequence")) == count)
+    assert [(one.action or "").rpartition("/")[2] for one in partner.received] == [
+        *("CreateSequence", "put", "TerminateSequence")
+    ] * 3
+    assert partner.places == [(f"urn:there:{count}", 1) for count in (1, 2, 3)]
+    lasts = [one.sequence.last for one in partner.received if one.sequence is not None]
+    assert lasts == [partner.speak.rm.has_last_message] * 3
+
+
+@pytest.mark.peer("P-61")
+def test_a_line_that_breaks_at_the_first_sending_is_no_exception_and_a_refusal_without_resends_is_seen(
+    open_source: Open, partner: Partner
+) -> None:
+    source = open_source(resend=Resend(()))
+    partner.says = lambda received: LOST if received.sequence is not None else None
+    send(source, "a")
+    assert partner.within(lambda: len(partner.places) == 1)
+    assert source.at_rest()
+    assert (source.waiting, source.dead) == (1, [])
+    partner.says = lambda _received: None
+    source.try_now()
+    assert source.in_time()
+    assert partner.texts() == ["a"]
+    partner.says = lambda received: None if received.sequence is None else partner.answered(400)
+    with pytest.raises(NotFound, match=r"not sent any more .* Look at `dead`"):
+        send(source, "b", acknowledged_within=5)
+    assert [one.error for one in source.dead] == [f"{THERE}: answered 400"]
+
+
+@pytest.mark.peer("P-50")
+def test_where_an_endpoint_moves_what_waits_at_its_old_address_says_so_and_the_new_one_has_a_sequence_of_its_own(
+    source: Source, partner: Partner
+) -> None:
+    moved = "http://partner.example/moved"
+    send(source, "a")
+    assert source.flush(5)
+    partner.says = lambda received: partner.answered(404) if received.to == THERE else None
+    (waiting,) = send(source, "b")
+    assert partner.within(lambda: len(partner.places) == 2)
+    assert source.at_rest()
+    source.send(envelope(partner.speak, "c"), to=moved, action=ACTION, acknowledged_within=5)
+    assert partner.places == [("urn:there:1", 1), ("urn:there:1", 2), ("urn:there:2", 1)]
+    with pytest.raises(Pending, match=f"{THERE}: answered 404"):
+        source.wait(Sent(waiting, source.rows("SELECT id FROM message WHERE message_id = ?", waiting)[0][0]), 0)
+    partner.says = lambda _received: None
+    assert source.in_time()
+
+
 @pytest.mark.spec("S-CRE-009", "S-RET-008")
 def test_a_create_sequence_that_got_lost_is_sent_again_as_it_was(source: Source, partner: Partner) -> None:
     lost = [LOST, partner.answered(503), LOST]
@@ -154,6 +208,7 @@ def test_the_window_of_a_new_sequence_is_small_and_opens_with_what_is_acknowledg
 
 
 @pytest.mark.spec("S-SND-012")
+@pytest.mark.peer("P-67")
 @pytest.mark.parametrize("room", [0, 2])
 def test_no_more_leaves_than_the_destination_says_it_has_room_for(source: Source, partner: Partner, room: int) -> None:
     """Where it has none one message asks for it, as WCF leaves it unacknowledged."""

@@ -156,6 +156,7 @@ def stored_bytes(path: Path) -> bytes:
 
 
 @pytest.mark.peer("P-69")
+@pytest.mark.spec("S-RET-014")
 def test_a_client_of_zeep_signs_each_resend_anew_and_a_day_later_it_still_verifies(
     gate: Gate,
     tmp_path: Path,
@@ -196,9 +197,12 @@ def test_a_client_of_zeep_signs_each_resend_anew_and_a_day_later_it_still_verifi
     assert len(parts["put_order"]) >= 3, "sent, sent again, and the last one"
     assert all("Sequence" in one for one in (*parts["put_order"], *parts["echo"]))
     assert all("ReplyTo" in one for one in (*parts["echo"], *parts["CreateSequence"]))
-    first, again = (body for action, body, _parts in gate.came if action == "echo")
+    first, again, *_more = (body for action, body, _parts in gate.came if action == "echo")
     ids = [etree.fromstring(body).findtext("{*}Header/{*}MessageID") for body in (first, again)]
     assert ids[0] == ids[1]
+    assert Reply.parse(first).sequence == Reply.parse(again).sequence
+    stamps = [etree.fromstring(body).findtext(".//{*}Timestamp/{*}Created") or "" for body in (first, again)]
+    assert stamps[0] < stamps[1]
     assert first != again
     signatures = [
         one.encode() for body in (first, again) for one in etree.fromstring(body).xpath("//*/text()") if len(one) > 300

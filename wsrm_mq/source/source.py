@@ -121,7 +121,8 @@ class RMSource:
         ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
         begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
         ``inactivity``: for how many a destination keeps one in which nothing is said. It is asked for an
-        acknowledgement at half of them. ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and ``proxy``: see ``Poster``.
+        acknowledgement at half of them. ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and
+        ``proxy``: see ``Poster``.
         ``post`` takes the place of HTTP.
         ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
         when it is acknowledged or given up; also for those that waited in the store before."""
