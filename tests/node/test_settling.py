@@ -533,6 +533,16 @@ def test_a_queue_that_one_reads_alone_is_free_when_its_process_is_killed(node: N
     assert node.receive("orders", wait=20)
 
 
+@pytest.mark.local("counts the commits of the local node")
+def test_a_purge_of_much_is_many_commits_between_which_others_write(node: Node) -> None:
+    node.put_many("orders", range(1_200))
+    (one,) = node.receive("orders")
+    before = node.store.writer.commits
+    assert node.purge("orders") == (1_199, 1)
+    assert node.store.writer.commits - before >= 3
+    assert one.ack() is Settlement.SETTLED
+
+
 def test_a_purge_leaves_what_is_leased_and_says_how_much(node: Node) -> None:
     node.put_many("orders", range(3))
     (one,) = node.receive("orders")

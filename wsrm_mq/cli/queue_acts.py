@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -142,7 +143,16 @@ def _bindable(tx: Transaction, name: str) -> Declared:
     return found
 
 
-def clear(place: Place, care: Care, name: str, event: str, text: str, verb: Callable[..., Any]) -> None:
+def clear(
+    place: Place,
+    care: Care,
+    name: str,
+    event: str,
+    text: str,
+    verb: Callable[..., Any],
+    in_parts: Callable[[], int] = lambda: 0,
+) -> None:
+    """``in_parts``: does most of it before, in transactions of its own; answers of how many messages."""
     from wsrm_mq.store.store import run_once
 
     why = care.why()
@@ -167,9 +177,14 @@ def clear(place: Place, care: Care, name: str, event: str, text: str, verb: Call
         left = f"; {counted(cleared.skipped, 'message')} that consumers have leased stay" if cleared.skipped else ""
         will(f"{text} {name}: {counted(cleared.settled, 'message')} given up{left}", care.dry_run)
 
+    def do(is_dry: bool) -> Any:
+        before = 0 if is_dry else in_parts()
+        rest = run_once(place.path, act, dry_run=is_dry)
+        return rest._replace(settled=before + rest.settled)
+
     with looking(place):
         pass
-    done = carry_out(place, care, lambda is_dry: run_once(place.path, act, dry_run=is_dry), tell)
+    done = carry_out(place, care, do, tell)
     result(place.is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": care.dry_run})
 
 
@@ -188,9 +203,19 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
-    from wsrm_mq.queue import clearing
+    from wsrm_mq.queue import browsing, clearing
+    from wsrm_mq.store.store import run_once
 
-    clear(place, care, name, "queue_purged", "purge", lambda tx, found: clearing.purge(tx, found, lower, upper))
+    def in_parts() -> int:
+        with looking(place) as db:
+            last = browsing.last_unsettled(db, consumed(db, name))
+        to = last if upper is None else min(upper, last)
+        return clearing.purge_in_parts(partial(run_once, place.path), name, lower, to).settled
+
+    def rest(tx: Transaction, found: Declared) -> Any:
+        return clearing.purge(tx, found, lower, upper)
+
+    clear(place, care, name, "queue_purged", "purge", rest, in_parts)
 
 
 @click.command()

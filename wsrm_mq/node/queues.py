@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 from wsrm_mq.node.checks import check_position, filter_of
@@ -68,16 +69,20 @@ class Queues(Neighbouring, Opened):
         return self.call(verb, wakes=True)
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
-        """Give up what is not leased, between two positions where those are given."""
+        """Give up what is not leased, between two positions where those are given. It is done in parts, between which
+        others write; what is put meanwhile stays."""
         self.refuse_in_transaction("What is purged")
         check_position("lower", lower)
         if upper is not None:
             check_position("upper", upper)
+        return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
-        def verb(tx: Unit) -> Cleared:
-            return clearing.purge(tx, declaring.declared(tx, queue), lower, upper)
-
-        return clearing.together(place.call(verb, wakes=True) for place, _names in self.places([queue]))
+    def purged(self, queue: str, lower: int, upper: int | None) -> Cleared:
+        """Purge a queue, as far as it is in this node's store."""
+        with self.reader() as db:
+            last = browsing.last_unsettled(db, declaring.read(db, queue))
+        call = partial(self.call, wakes=True)
+        return clearing.purge_in_parts(call, queue, lower, last if upper is None else min(upper, last))
 
     def stats(self, queue: str) -> Stats:
         """Count the messages of a queue, by state; and say which process keeps the express ones among them."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import QueueBusy
 from wsrm_mq.queue import settling
 from wsrm_mq.queue.dead_letters import BY_OPERATOR, redrive
-from wsrm_mq.queue.declaring import Declared
+from wsrm_mq.queue.declaring import Declared, declared
 from wsrm_mq.queue.leaving import Standing, free_lane, holder_of, lane_of, put_aside, standing
 from wsrm_mq.queue.ownership import move_past
 from wsrm_mq.queue.policies import FOREVER
@@ -38,6 +39,14 @@ class Cleared(NamedTuple):
 
     settled: int
     skipped: int = 0
+
+
+class Part(NamedTuple):
+    """The result of one transaction of several. ``next``: the position from which the next one goes on; ``None``: it
+    was the last."""
+
+    cleared: Cleared
+    next: int | None
 
 
 def together(parts: Iterable[Cleared]) -> Cleared:
@@ -72,15 +81,37 @@ def purge(
 ) -> Cleared:
     """Give up what is not leased between two positions, the last where ``upper`` is ``None``: its outcome is
     ``purged``."""
+    last = _LAST if upper is None else upper
+    return together(_purge(tx, positions, reason) for positions in _positions(tx, queue, None, lower, last))
+
+
+def purge_in_parts(
+    call: Callable[[Callable[[Transaction], Part]], Part], name: str, lower: int, upper: int, *, reason: str = "purged"
+) -> Cleared:
+    """``purge``, in as many transactions as it takes, each by ``call``: what others write goes between them."""
+    done, begins = Cleared(0), lower
+    while True:
+        part = call(partial(_purge_part, name=name, lower=begins, upper=upper, reason=reason))
+        done = together([done, part.cleared])
+        if part.next is None:
+            return done
+        begins = part.next
+
+
+def _purge_part(tx: Transaction, name: str, lower: int, upper: int, reason: str) -> Part:
+    positions = next(_positions(tx, declared(tx, name), None, lower, upper), [])
+    return Part(_purge(tx, positions, reason), positions[-1] + 1 if len(positions) == PIECE else None)
+
+
+def _purge(tx: Transaction, positions: list[int], reason: str) -> Cleared:
     settled = skipped = 0
-    for positions in _positions(tx, queue, None, lower, _LAST if upper is None else upper):
-        for one in standing(tx, positions).values():
-            owner, _fence = holder_of(tx, one)
-            if owner is not None:
-                skipped += 1
-            else:
-                purge_one(tx, one, reason)
-                settled += 1
+    for one in standing(tx, positions).values():
+        owner, _fence = holder_of(tx, one)
+        if owner is not None:
+            skipped += 1
+        else:
+            purge_one(tx, one, reason)
+            settled += 1
     return Cleared(settled, skipped)
 
 
