@@ -534,6 +534,21 @@ def test_a_queue_that_one_reads_alone_is_free_when_its_process_is_killed(node: N
 
 
 @pytest.mark.local("counts the commits of the local node")
+def test_many_dead_letters_are_redriven_and_discarded_in_commits_between_which_others_write(node: Node) -> None:
+    node.put_many("orders", range(1_200))
+    node.reject(node.receive("orders", 1_200))
+    dead = node.dead("orders")
+    before = node.store.writer.commits
+    assert dead.redrive() == 1_200
+    assert node.store.writer.commits - before >= 3
+    node.reject(node.receive("orders", 1_200))
+    before = node.store.writer.commits
+    assert dead.discard() == 1_200
+    assert node.store.writer.commits - before >= 3
+    assert node.stats("orders").dead == 0
+
+
+@pytest.mark.local("counts the commits of the local node")
 def test_a_purge_of_much_is_many_commits_between_which_others_write(node: Node) -> None:
     node.put_many("orders", range(1_200))
     (one,) = node.receive("orders")

@@ -209,8 +209,8 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     def in_parts() -> int:
         with looking(place) as db:
             last = browsing.last_unsettled(db, consumed(db, name))
-        to = last if upper is None else min(upper, last)
-        return clearing.purge_in_parts(partial(run_once, place.path), name, lower, to).settled
+        part = partial(clearing.purge_part, name=name, upper=last if upper is None else min(upper, last))
+        return clearing.in_parts(partial(run_once, place.path), part, lower).settled
 
     def rest(tx: Transaction, found: Declared) -> Any:
         return clearing.purge(tx, found, lower, upper)

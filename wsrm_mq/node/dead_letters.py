@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsrm_mq.errors import NotFound
@@ -12,6 +13,7 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.node.payload import stored
 from wsrm_mq.queue import clearing, declaring, editing
 from wsrm_mq.queue.adding import Put
+from wsrm_mq.queue.clearing import Part
 from wsrm_mq.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -45,10 +47,10 @@ class DeadLetters:
         on."""
         self._check(positions)
 
-        def verb(tx: Transaction) -> int:
-            return clearing.redrive_letters(tx, self.name, positions, to, reset=reset, actor=self._actor)
+        def part(after: int, tx: Transaction) -> Part:
+            return clearing.redrive_letters(tx, self.name, positions, to, after=after, reset=reset, actor=self._actor)
 
-        return sum(place.call(verb, wakes=True) for place in self._places)
+        return self._each(part)
 
     def edit_and_redrive(self, position: int, /, body: object = None, *, to: str | None = None, **options: Any) -> int:
         """Put a message in the place of a dead letter: with another ``body``, or with other ``options`` of ``put``; all
@@ -69,10 +71,15 @@ class DeadLetters:
         """Give dead letters up; all of them where no ``positions`` are given. Answers how many."""
         self._check(positions)
 
-        def verb(tx: Transaction) -> int:
-            return clearing.discard_letters(tx, self.name, positions, actor=self._actor)
+        def part(after: int, tx: Transaction) -> Part:
+            return clearing.discard_letters(tx, self.name, positions, after=after, actor=self._actor)
 
-        return sum(place.call(verb) for place in self._places)
+        return self._each(part)
+
+    def _each(self, part: Callable[[int, Transaction], Part]) -> int:
+        """Do an act on dead letters in parts, between which others write. Answers on how many."""
+        done = (clearing.in_parts(partial(place.call, wakes=True), part, 0) for place in self._places)
+        return clearing.together(done).settled
 
     def _check(self, positions: object) -> None:
         self._node.refuse_in_transaction("What is redriven or discarded")

@@ -81,8 +81,8 @@ class Queues(Neighbouring, Opened):
         """Purge a queue, as far as it is in this node's store."""
         with self.reader() as db:
             last = browsing.last_unsettled(db, declaring.read(db, queue))
-        call = partial(self.call, wakes=True)
-        return clearing.purge_in_parts(call, queue, lower, last if upper is None else min(upper, last))
+        part = partial(clearing.purge_part, name=queue, upper=last if upper is None else min(upper, last))
+        return clearing.in_parts(partial(self.call, wakes=True), part, lower)
 
     def stats(self, queue: str) -> Stats:
         """Count the messages of a queue, by state; and say which process keeps the express ones among them."""

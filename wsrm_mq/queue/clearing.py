@@ -42,8 +42,8 @@ class Cleared(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The result of one transaction of several. ``next``: the position from which the next one goes on; ``None``: it
-    was the last."""
+    """The result of one transaction of several. ``next``: the place where the next one begins; ``None``: it was the
+    last."""
 
     cleared: Cleared
     next: int | None
@@ -85,21 +85,21 @@ def purge(
     return together(_purge(tx, positions, reason) for positions in _positions(tx, queue, None, lower, last))
 
 
-def purge_in_parts(
-    call: Callable[[Callable[[Transaction], Part]], Part], name: str, lower: int, upper: int, *, reason: str = "purged"
-) -> Cleared:
-    """``purge``, in as many transactions as it takes, each by ``call``: what others write goes between them."""
-    done, begins = Cleared(0), lower
+def in_parts(call: Callable[[Callable[[Transaction], Part]], Part], verb: Callable[..., Part], begins: int) -> Cleared:
+    """Do an act in as many transactions as it takes, each by ``call``: what others write goes between them. ``verb``
+    gets the place where a part begins."""
+    done, place = Cleared(0), begins
     while True:
-        part = call(partial(_purge_part, name=name, lower=begins, upper=upper, reason=reason))
+        part = call(partial(verb, place))
         done = together([done, part.cleared])
         if part.next is None:
             return done
-        begins = part.next
+        place = part.next
 
 
-def _purge_part(tx: Transaction, name: str, lower: int, upper: int, reason: str) -> Part:
-    positions = next(_positions(tx, declared(tx, name), None, lower, upper), [])
+def purge_part(begins: int, tx: Transaction, *, name: str, upper: int, reason: str = "purged") -> Part:
+    """One part of ``purge``, of the queue that is called so."""
+    positions = next(_positions(tx, declared(tx, name), None, begins, upper), [])
     return Part(_purge(tx, positions, reason), positions[-1] + 1 if len(positions) == PIECE else None)
 
 
@@ -116,37 +116,40 @@ def _purge(tx: Transaction, positions: list[int], reason: str) -> Cleared:
 
 
 def redrive_letters(
-    tx: Transaction, letters: str, positions: Sequence[int] | None, to: str | None, *, reset: bool, actor: str
-) -> int:
-    """Put dead letters back into the queue that they came from, or into ``to``; those of a wrapped service are
-    delivered to that again. Answers how many. See ``redrive``."""
+    tx: Transaction,
+    letters: str,
+    positions: Sequence[int] | None,
+    to: str | None,
+    *,
+    after: int = 0,
+    reset: bool,
+    actor: str,
+) -> Part:
+    """Put dead letters behind a position back into the queue that they came from, or into ``to``, one part of them;
+    those of a wrapped service are delivered to that again. See ``redrive``."""
 
     def again(one: Standing) -> None:
         redrive(tx, one.position, actor=actor, reason=REDRIVEN, to=to, reset=reset)
 
-    return _each_letter(tx, letters, positions, again)
+    return _each_letter(tx, letters, positions, after, again)
 
 
-def discard_letters(tx: Transaction, letters: str, positions: Sequence[int] | None, *, actor: str) -> int:
-    """Give dead letters up. Answers how many."""
-    return _each_letter(tx, letters, positions, lambda one: put_aside(tx, one, BY_OPERATOR, actor))
+def discard_letters(
+    tx: Transaction, letters: str, positions: Sequence[int] | None, *, after: int = 0, actor: str
+) -> Part:
+    """Give dead letters behind a position up, one part of them."""
+    return _each_letter(tx, letters, positions, after, lambda one: put_aside(tx, one, BY_OPERATOR, actor))
 
 
 def _each_letter(
-    tx: Transaction, letters: str, positions: Sequence[int] | None, verb: Callable[[Standing], None]
-) -> int:
-    key = tx.queue_named(letters)
-    after, count = 0, 0
-    while True:
-        search = {"queue": key, "after": after, "count": PIECE}
-        found = [at for (at,) in tx.execute(consuming.FREE_LETTERS, search).fetchall()]
-        chosen = [at for at in found if positions is None or at in positions]
-        for one in standing(tx, chosen).values():
-            verb(one)
-        count += len(chosen)
-        if len(found) < PIECE:
-            return count
-        after = found[-1]
+    tx: Transaction, letters: str, positions: Sequence[int] | None, after: int, verb: Callable[[Standing], None]
+) -> Part:
+    search = {"queue": tx.queue_named(letters), "after": after, "count": PIECE}
+    found = [at for (at,) in tx.execute(consuming.FREE_LETTERS, search).fetchall()]
+    chosen = [at for at in found if positions is None or at in positions]
+    for one in standing(tx, chosen).values():
+        verb(one)
+    return Part(Cleared(len(chosen)), found[-1] if len(found) == PIECE else None)
 
 
 def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:
