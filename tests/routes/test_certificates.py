@@ -85,7 +85,10 @@ def test_a_node_with_a_certificate_hands_over_without_a_token_and_one_without_is
         with in_front(server.url, own, mine) as url:
             section = {"url": url, "ca": own, "certificate": mine}
             hops = hops_of(settings_from({"nodes": {"north": section}}))
-            assert ask(f"{url}/rm", hops[f"{url}/rm"]._replace(certificate=None)) is not None
+            for wrong in ({"certificate": None}, {"ca": mine}):
+                why = ask(f"{url}/rm", hops[f"{url}/rm"]._replace(**wrong))
+                assert why is not None
+                assert "in its section [node.NAME] here `ca` is the file of who vouches for it" in why
             assert ask(f"{url}/rm", hops[f"{url}/rm"]) is None
             with Routing(hub, hops=hops):
                 hub.route("orders", f"{url}/rm")

@@ -17,6 +17,7 @@ from wsrm_mq.queue.adopt import adopt
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.store.store import run_once
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.views import hops
 
 
 def keep(one: One, aside: Path, *, with_witness: bool) -> None:
@@ -108,6 +109,39 @@ def test_what_a_restored_node_sends_again_is_told_and_is_not_there_twice(net: Ne
     assert until(lambda: len(c.rows("SELECT 1 FROM ledger WHERE event = 'repeated'")) == 5)
     a.node.put("orders", b"5")
     assert until(lambda: c.bodies("orders") == numbered(6))
+
+
+@pytest.mark.parametrize("names", ["ac", "abc"])
+def test_a_next_node_that_went_back_in_time_unnoticed_is_told_of_and_holds_nothing(
+    net: Net, tmp_path: Path, names: str
+) -> None:
+    """A copy of the whole directory takes the witness along."""
+    a, restored, *_ = nodes = line(net, names)
+    c = nodes[-1]
+    for body in numbered(3):
+        a.node.put("orders", body)
+    assert until(lambda: len(c.bodies("orders")) == 3 and not any(one.waiting() for one in nodes))
+    restored.stop()
+    keep(restored, tmp_path / "aside", with_witness=True)
+    restored.start()
+    for body in numbered(7)[3:]:
+        a.node.put("orders", body)
+    assert until(lambda: len(c.bodies("orders")) == 7 and not any(one.waiting() for one in nodes))
+    restored.stop()
+    put_back(restored, tmp_path / "aside")
+    restored.start()
+    for body in (b"new", b"newer"):
+        a.node.put("orders", body)
+    had = numbered(3 if restored is c else 7)
+    assert until(lambda: c.bodies("orders") == [*had, b"new", b"newer"])
+    assert until(lambda: not any(one.waiting() for one in nodes))
+    assert [one.dead() for one in nodes] == [[]] * len(nodes)
+    ((told,),) = a.rows("SELECT reason FROM ledger WHERE event = 'forgotten_there'")
+    assert told.startswith(f"{restored.url} had acknowledged 4-7 of ")
+    with a.node.reader() as db:
+        (found,) = hops.next_nodes(db)
+    assert hops.needs_attention(found, a.clock(), is_sent=True)
+    assert "It lacks 4-7 of " in hops.told_of(found, a.clock(), is_sent=True)
 
 
 def test_a_restored_node_whose_next_one_knows_more_of_the_sequence_goes_on_in_another(net: Net, tmp_path: Path) -> None:

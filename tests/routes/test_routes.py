@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 from tests.routes.net import Answer, Net, One, until
 from wsrm_mq import connect
 from wsrm_mq.errors import ConfigurationError, UnknownQueue
-from wsrm_mq.queue import rerouting
+from wsrm_mq.queue import rerouting, retention
 from wsrm_mq.queue.routing import drop_route, node_name, settle_name
 from wsrm_mq.routes import hops
+from wsrm_mq.store.transaction import Transaction
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +115,20 @@ def test_where_all_routes_lead_back_what_cannot_arrive_is_a_loop_and_waits_for_n
     assert [reason for reason, _why in a.dead()] == ["loop"]
 
 
+def test_a_route_that_leads_back_to_its_own_node_is_told_and_what_waits_goes_by_another_one(net: Net) -> None:
+    a, c = net.add("a"), net.add("c")
+    c.node.declare("orders")
+    a.node.route("orders", a.url)
+    a.node.put("orders", b"1")
+    assert until(lambda: is_away(a, a))
+    ((why,),) = a.rows("SELECT last_error FROM hop WHERE address = ?", a.url)
+    assert why.startswith("answers as a, which is this node: the route leads back here, or two nodes have one name")
+    assert "`wsrm-mq route drop`" in why
+    a.node.route("orders", c.url, cost=5)
+    assert until(lambda: c.bodies("orders") == [b"1"])
+    assert (a.dead(), a.waiting()) == ([], 0)
+
+
 def test_what_waits_when_its_route_is_dropped_goes_by_another_or_is_a_dead_letter(net: Net) -> None:
     a, c = net.add("a"), net.add("c")
     c.node.declare("x/orders")
@@ -150,6 +166,68 @@ def test_what_waits_goes_in_parts_when_its_route_is_dropped_and_the_next_time_fi
     a.start()
     assert until(lambda: c.bodies("orders") == [str(number).encode() for number in range(10)])
     assert [reason for reason, _error in a.dead()] == ["unknown_destination"]
+
+
+@pytest.mark.parametrize("change", ["away", "cheaper", "dropped"])
+def test_what_is_put_passes_nothing_that_waits_for_the_same_queue_and_has_not_moved_yet(
+    net: Net, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    moves, move = threading.Event(), hops.Hops._move
+    monkeypatch.setattr(hops.Hops, "_move", lambda self, address: moves.is_set() and move(self, address))
+    monkeypatch.setattr(rerouting, "MOST", 3)
+    a, b, c = (net.add(name) for name in "abc")
+    for queue in ("orders", "other"):
+        c.node.declare(queue)
+    a.node.route("*", b.url, cost=2)
+    b.stop()
+    for number in range(8):
+        a.node.put("orders", str(number).encode())
+    if change == "cheaper":
+        a.node.route("*", c.url, cost=1)
+    else:
+        a.node.route("*", c.url, cost=3)
+    if change == "away":
+        assert until(lambda: is_away(a, b))
+    elif change == "dropped":
+        a.node.call(lambda tx: drop_route(tx, "*", b.url))
+        assert a.node.call(rerouting.reroute_waiting) == (3, 0)
+    a.node.put("orders", b"8")
+    a.node.put("other", b"9")
+    assert until(lambda: c.bodies("other") == [b"9"]), "it waits for nothing of another queue"
+    assert b"8" not in c.bodies("orders")
+    moves.set()
+    assert until(lambda: len(c.bodies("orders")) == 9 and a.waiting() == 0)
+    assert c.bodies("orders") == [str(number).encode() for number in range(9)]
+    assert not a.rows("SELECT 1 FROM hop WHERE moves = 1")
+
+
+def test_what_was_deleted_with_its_queue_does_not_come_back_by_another_way(net: Net) -> None:
+    a, b, c = (net.add(name) for name in "abc")
+    c.node.declare("orders")
+    b.node.route("*", c.url)
+    a.node.route("orders", c.url, cost=5)
+    a.node.put("orders", b"0")
+    assert until(lambda: c.bodies("orders") == [b"0"] and a.waiting() == 0)
+    net.fate = lambda sender, _receiver, _number: "answer lost" if sender == "a" else "through"
+    a.node.put("orders", b"1")
+    assert until(lambda: c.bodies("orders") == [b"0", b"1"])
+    c.node.delete("orders")
+    c.node.declare("orders")
+    with c.node.reader() as db:
+        (deleted,) = db.execute("SELECT id FROM queue WHERE name LIKE 'orders#%' AND kind = 'app'").fetchone()
+
+    def forget(tx: Transaction) -> None:
+        for table in ("ledger", "entry"):
+            tx.execute(f"DELETE FROM {table} WHERE queue = ?", (deleted,))
+
+    c.node.call(forget)
+    with c.node.reader() as db:
+        assert deleted not in retention.unused_queues(db, c.clock() + 1).queues
+    net.fate = lambda *_: "through"
+    a.node.route("orders", b.url)
+    assert until(lambda: a.waiting() == 0 and b.waiting() == 0)
+    a.node.put("orders", b"2")
+    assert until(lambda: c.bodies("orders") == [b"2"])
 
 
 def test_what_has_another_way_goes_in_parts_from_a_node_that_may_have_had_some_of_it(

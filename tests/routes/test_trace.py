@@ -189,6 +189,8 @@ def test_what_waits_for_room_is_where_it_has_come_and_what_retention_has_deleted
     assert until(lambda: [one for one, _ in stops(net, "c", second)] == ["route/in"])
     assert until(lambda: stops(net, "c", first) == [("orders", "ready")])
     assert stops(net, "c", first._replace(node="b")) == []
+    with c.node.reader() as db:
+        assert tracing.stops(db, second, unplaced=False) == [], "it is looked for only where it may be shown"
     c.node.receive("orders")[0].ack()
     assert until(lambda: stops(net, "c", second) == [("orders", "ready")])
     assert stops(net, "c", first) == [("orders", "delivered")]

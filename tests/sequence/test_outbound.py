@@ -126,6 +126,21 @@ def test_who_acknowledges_every_second_number_does_not_grow_what_is_kept_without
 
 
 @BOTH
+def test_what_an_acknowledgement_leaves_out_below_later_numbers_is_forgotten_if_it_was_acknowledged_before(
+    rm: RMVersion,
+) -> None:
+    before = acknowledge(sending(9, rm), (1, 3), (5, 6)).sequence
+    for ranges, forgotten in (
+        (((1, 3), (5, 7)), ()),
+        (((1, 2),), ()),  # an older one
+        (((7, 7),), ((1, 3), (5, 6))),
+        (((1, 1), (6, 8)), ((2, 3), (5, 5))),
+        (((6, 8), (1, 2), (3, 5)), ()),
+    ):
+        assert acknowledge(before, *ranges).forgotten.ranges == forgotten
+
+
+@BOTH
 @pytest.mark.spec("S-ACK-005")
 def test_an_acknowledgement_of_nothing_changes_nothing(rm: RMVersion) -> None:
     before = sending(2, rm)

@@ -96,17 +96,18 @@ def test(context: click.Context, place: Place, queue: str) -> None:
     \b
     Example: wsrm-mq route test north/orders
     """
+    from wsrm_mq.queue.routing import node_name
     from wsrm_mq.routes.hops import ask
 
     with one_look(place) as db:
-        is_here, found = way_of(db, queue)
+        own, (is_here, found) = node_name(db).name, way_of(db, queue)
     if not is_here and found is None:
         raise NotFound(
             f"There is no queue {queue} here, and no route is for it: `wsrm-mq route list` has those that there are."
         )
     answer: dict[str, Any] = {"queue": queue, "here": is_here}
     if found is not None:
-        why = ask(found.next_hop, hops_of(place.settings).get(found.next_hop))
+        why = ask(found.next_hop, hops_of(place.settings).get(found.next_hop), own)
         answer |= {"pattern": found.pattern, "next_hop": found.next_hop, "sent_as": found.sent_as(queue)}
         answer |= {"cost": found.cost, "away_since": found.away_since, "answers": why is None, "why": why}
     if place.is_json:

@@ -335,6 +335,12 @@ EVENTS: Final = {
     "route.moved": _reported(
         WARNING, "reason", "What waited for a next node goes by another route; where there is none it is a dead letter"
     ),
+    "route.forgotten": _reported(
+        ERROR,
+        "reason",
+        "A next node lacks messages that it had acknowledged: it was put back from an old copy, and unless it had "
+        "handed them on before, they are lost. What is behind them goes on in another sequence",
+    ),
     "route.broken": _reported(ERROR, "error", "What other nodes have handed over cannot be placed now; it stays"),
     "outbox.waits": _logged(
         WARNING, "error", "What is in an outbox cannot be sent now; it stays there and is sent again, in its order"
@@ -472,5 +478,6 @@ FROM_LEDGER: Final = {
     "carried_on": "source.carried_on",
     "requests_in_doubt": "source.in_doubt",
     "rerouted": "route.moved",
+    "forgotten_there": "route.forgotten",
 }
 """The event that is told of a row of the ledger once it is committed, by the event of the row."""

@@ -81,12 +81,12 @@ def forward(
     position. ``origin``: it has come from another node; else it is put here. ``is_express``: it is lost with this run
     of the store, unless the next node has it by then. Raises ``ConfigurationError`` for what no other node takes."""
     _check(target, one)
-    here = node_name(tx)
+    here, (next_hop, sent_as) = node_name(tx), _way_there(tx, route, target)
     to, names = (
-        destination(route.next_hop, here.incarnation if is_express else None),
+        destination(next_hop, here.incarnation if is_express else None),
         (one.message_id or "", one.type or "", one.header.content_type or ""),
     )
-    message = OutgoingMessage(EndpointReference(route.next_hop), *names, one.body)
+    message = OutgoingMessage(EndpointReference(next_hop), *names, one.body)
     ends = (one.header.receive_by, None if one.ttl is None else tx.now + one.ttl)
     expires_at = min((end for end in ends if end is not None), default=None)
     dead_at = min((end for end in (expires_at, one.reach_by) if end is not None), default=None)
@@ -96,8 +96,18 @@ def forward(
         tx.add_header({"message": position, **one.header._asdict()})
     origin = origin or Origin(*here, position)
     origin = origin._replace(via=(*origin.via, here.name))
-    _keep(tx, position, target, one, origin, route.sent_as(target), expires_at)
+    _keep(tx, position, target, one, origin, sent_as, expires_at)
     return position
+
+
+def _way_there(tx: Transaction, route: Route, target: str) -> tuple[str, str]:
+    """The next node of a message, and the name that it is told: those of what waits for the same queue, until that has
+    moved, as nothing passes it."""
+    way = route.next_hop, route.sent_as(target)
+    if route.moves:
+        search = {"next_hop": way[0], "sent_as": way[1], "target": target}
+        way = tx.execute(routing.WAITS_AT, search).fetchone() or way
+    return way
 
 
 def _check(target: str, one: Put) -> None:
@@ -143,11 +153,11 @@ def _keep(
     tx.execute(routing.ADD_ROUTED, row)
 
 
-def has_arrived(tx: Transaction, origin: Origin, queue: int) -> bool:
-    """Whether the message has come into this queue before. Only there it is asked: of two copies that cross on their
-    ways each would be taken for the repeat of the other elsewhere; and a node that may put into one queue has no word
-    on what comes for another."""
-    return tx.execute(routing.HAS_ARRIVED, {**origin.key, "queue": queue}).fetchone() is not None
+def has_arrived(tx: Transaction, origin: Origin, queue: str) -> bool:
+    """Whether the message has come into the queue of this name before, or into one that was deleted since: what was
+    deleted does not come back. Only there it is asked: of two copies that cross on their ways each would be taken for
+    the repeat of the other elsewhere; and a node that may put into one queue has no word on what comes for another."""
+    return tx.execute(routing.HAS_ARRIVED, {**origin.key, "name": queue}).fetchone() is not None
 
 
 def arrived(tx: Transaction, origin: Origin, queue: int) -> None:

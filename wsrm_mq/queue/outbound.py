@@ -26,9 +26,9 @@ from wsrm_mq.sequence.elements import (
 from wsrm_mq.sequence.faults import Fault, InvalidAcknowledgement, UnknownSequence
 from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
-from wsrm_mq.sequence.ranges import EMPTY
+from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import channels, queues
+from wsrm_mq.store import channels, queues, routing
 from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
@@ -144,6 +144,8 @@ def hear_of(
         if outbound.has_requests:
             let_out(tx, outbound, lane)
         settle_cursor(tx, lane)
+    if step.forgotten and outbound.has_requests:
+        _leave_what_is_forgotten_there(tx, outbound, lanes, step.forgotten)
     if _is_left(outbound):
         end_outbound(tx, outbound)
     return Heard(step.fault, tuple(settled))
@@ -160,10 +162,26 @@ def _send_overtaken(tx: Transaction, outbound: OutboundRecord, lane: Lane) -> in
 def _leave_what_was_put_back(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:
     """Close a sequence to another node, which knows more of it than this store: that was put back from a copy. What is
     not acknowledged goes on in another sequence, and is known again where it arrives."""
-    ((name, _application),) = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchall()
-    is_sealed = outbound.value.state is OutboundState.CREATED and outbound.value.last_number is not None
-    if is_sealed and name.startswith(HOP):
+    if outbound.value.last_number is not None and _is_open_to_node(tx, outbound):
         leave_rest(tx, outbound, lanes)
+
+
+def _leave_what_is_forgotten_there(
+    tx: Transaction, outbound: OutboundRecord, lanes: list[Lane], forgotten: AckRanges
+) -> None:
+    """Close a sequence to another node that has forgotten messages of it: that node was put back from a copy, and holds
+    what comes behind them until the sequence ends."""
+    if _is_open_to_node(tx, outbound):
+        leave_rest(tx, outbound, lanes)
+        told = f"{forgotten} of {outbound.value.terms.identifier}"
+        tx.execute(routing.HOP_FORGOT, {"address": outbound.peer, "forgot": told, "forgot_at": tx.now})
+        reason = f"{outbound.peer} had acknowledged {told}"
+        tx.ledger("forgotten_there", next(iter(lanes), None), reason=reason)
+
+
+def _is_open_to_node(tx: Transaction, outbound: OutboundRecord) -> bool:
+    ((name, _application),) = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchall()
+    return outbound.value.state is OutboundState.CREATED and bool(name.startswith(HOP))
 
 
 def leave_rest(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:

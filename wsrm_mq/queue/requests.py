@@ -169,6 +169,7 @@ def send_again(tx: Transaction, one: DeadLetter) -> int | None:
     made = current(tx, old.queue, _destination(old), offers=offers)
     if made is None:
         made = begin(tx, old.queue, _destination(old), offers=offers)
+    tx.execute(routing.MAY_MOVE)  # its route may be another one by now
     header, lane = give_number(tx, made, is_last=False), channel_of(tx, made)
     assert header is not None  # else it would not be the current one
     place_in(tx, made, lane, header.number, one.size)

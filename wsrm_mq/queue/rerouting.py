@@ -23,7 +23,6 @@ from wsrm_mq.store import queues, routing
 from wsrm_mq.store.applications import hop_queue
 from wsrm_mq.store.entries import HELD_BYTES
 from wsrm_mq.store.outbound import OutboundRecord
-from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER
@@ -50,16 +49,6 @@ class _Part(NamedTuple):
 
     def of(self, ends: list[_End]) -> dict[str, object]:
         return {"old": self.lane.id, "upto": self.upto, "ends": _as_texts(ends)}
-
-
-def has_other_ways(db: Database, next_hop: str) -> bool:
-    """Whether something that waits for a next node would go by another route now."""
-    among = routes(db)
-    return any(
-        _is_other(choose(among, target, via_of(via)), next_hop, target, sent_as)
-        for (key,) in db.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall()
-        for via, target, sent_as in db.execute(routing.ENDS, {"outbound": key}).fetchall()
-    )
 
 
 def _is_other(way: Route | None, next_hop: str, target: str, sent_as: str) -> bool:
@@ -98,7 +87,8 @@ def reroute(tx: Transaction, next_hop: str) -> Rerouted:
             moved, dead = _leave(tx, outbound, ways, others)
             done = Rerouted(done.moved + moved, done.dead + dead)
             if sum(done) >= MOST:
-                break  # what is behind may not pass what is left of this
+                return done  # what is behind may not pass what is left of this
+    tx.execute(routing.HAS_MOVED, {"address": next_hop})
     return done
 
 

@@ -27,7 +27,7 @@ class NodeName(NamedTuple):
 class Route(NamedTuple):
     """``strip``: the part of ``pattern`` before its first ``*`` is left out of the name that a message arrives under.
     ``away_since``: the next node does not answer since then, ms since the epoch; ``node``: its name, once it has
-    answered."""
+    answered. ``moves``: routes have changed, and what waits for some next node may not have moved yet."""
 
     key: int
     pattern: str
@@ -36,6 +36,7 @@ class Route(NamedTuple):
     strip: bool
     away_since: int | None = None
     node: str | None = None
+    moves: bool = False
 
     def covers(self, name: str) -> bool:
         return _compiled(self.pattern).fullmatch(name) is not None
@@ -111,6 +112,7 @@ def add_route(
         raise ConfigurationError(f"strip leaves out what stands before the first *, and in {pattern!r} nothing does.")
     row = {"pattern": pattern, "next_hop": next_hop, "cost": cost, "strip": int(strip), "created_at": tx.now}
     tx.execute(routing.ADD_ROUTE, row)
+    tx.execute(routing.MAY_MOVE)
     told = f"{pattern} {next_hop} cost {cost}{' strip' if strip else ''}"
     tx.add_ledger("route_added", None, actor=actor, reason=told)
 
@@ -120,6 +122,7 @@ def drop_route(
 ) -> list[str]:
     """Drop the routes of a pattern, all of them or that by one next node; answers the next nodes that they led to."""
     dropped = tx.execute(routing.DROP_ROUTE, {"pattern": pattern, "next_hop": next_hop}).fetchall()
+    tx.execute(routing.MAY_MOVE)
     for (one,) in dropped:
         told = f"{pattern} {one}" + (reason and f": {reason}")
         tx.add_ledger("route_dropped", None, actor=actor, reason=told)

@@ -57,13 +57,13 @@ def at(db: Database, position: int) -> tuple[str | None, Stop]:
     return row[-1], _stop(row[:-1], {})
 
 
-def stops(db: Database, origin: Origin) -> list[Stop]:
-    """The places of a message in a store."""
+def stops(db: Database, origin: Origin, *, unplaced: bool = True) -> list[Stop]:
+    """The places of a message in a store. ``unplaced``: also where it waits for its place, which no index knows."""
     away = {
         address: error for address, since, _next, _tries, error, _node in db.execute(routing.HOPS) if since is not None
     }
     rows = [
-        *db.execute(tracing.UNPLACED, {"message_id": message_id_of(origin)}).fetchall(),
+        *(db.execute(tracing.UNPLACED, {"message_id": message_id_of(origin)}).fetchall() if unplaced else ()),
         *db.execute(tracing.STOPS, origin.key).fetchall(),
     ]
     found = [_stop(row, away) for row in {row[4]: row for row in rows}.values()]

@@ -4,6 +4,7 @@ again and again whether it is back."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -12,8 +13,8 @@ from wsrm_mq.envelope.render import ending
 from wsrm_mq.errors import NotAllowed, NotAnswered
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.hopping import destination
-from wsrm_mq.queue.rerouting import has_other_ways, reroute, try_again
-from wsrm_mq.queue.routing import routes
+from wsrm_mq.queue.rerouting import reroute, try_again
+from wsrm_mq.queue.routing import node_name, routes
 from wsrm_mq.routes.sending import Hop, Sending, poster_of, why_away
 from wsrm_mq.sequence.elements import EndpointReference, TerminateSequence
 from wsrm_mq.store import routing
@@ -47,6 +48,8 @@ class Hops:
         self._thread = Lasting("wsrm-mq-hops", self._run, self._broke, events)
 
     def start(self) -> None:
+        with self._store.reader() as db:
+            self._sending.reaching.own = node_name(db).name
         self._thread.start()
 
     def stop(self) -> None:
@@ -58,15 +61,21 @@ class Hops:
             with self._store.reader() as db:
                 leads_to = {one.next_hop for one in routes(db)}
                 leads_to.update(address for (address,) in db.execute(routing.WAITED_FOR).fetchall())
+                moving = {address for (address,) in db.execute(routing.MOVING).fetchall()}
                 known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
+                self._sending.reaching.own = node_name(db).name
             with ThreadPoolExecutor(_AT_ONCE, "wsrm-mq-hop") as threads:
-                for address in sorted(leads_to):
-                    threads.submit(self._look, address, known.get(address, (None, None, 0, None, None)))
+                for address in sorted(leads_to | moving):
+                    known_of = known.get(address, (None, None, 0, None, None))
+                    threads.submit(self._look, address, known_of, address in moving)
             self._trouble.over()
 
-    def _look(self, address: str, known: _Known) -> None:
+    def _look(self, address: str, known: _Known, moves: bool) -> None:
         try:
-            self._look_at(address, *known)
+            if moves:
+                self._move(address)
+            if not self._stopping.is_set():
+                self._look_at(address, *known)
         except Exception as error:  # the others are looked at all the same
             self._trouble_of_one.tell(self._events, "route.broken", error)
 
@@ -88,15 +97,15 @@ class Hops:
             reaching.asked(address, *_question(address))
         if reaching.names.get(address, name) != name:
             named = {"address": address, "node": reaching.names[address]}
-            self._store.call(lambda tx: tx.execute(routing.NAME_HOP, named))
+            self._change(lambda tx: tx.execute(routing.NAME_HOP, named))
         away, has_answered = reaching.away(address), address in reaching.answered
         reaching.answered.discard(address)
         if away_since is None:
             if away is not None and away[0] >= AWAY_SECONDS:
-                self._say(address, now - round(away[0] * 1000), attempts, away[1])
+                self._change(self._saying(address, now - round(away[0] * 1000), attempts, away[1]))
                 self._events.tell("route.away", address=address, error=away[1])
             elif attempts and (has_answered or (tried_next_at is not None and tried_next_at <= now)):
-                self._say(address, None, 0, None)
+                self._store.call(self._saying(address, None, 0, None))
         elif has_answered:
             self._is_back(address, 0)
         elif tried_next_at is not None and tried_next_at <= now:
@@ -105,24 +114,36 @@ class Hops:
             if why is None:
                 self._is_back(address, attempts + 1)
             else:
-                self._say(address, away_since, attempts + 1, why)
-        with self._store.reader() as db:
-            may_move = has_other_ways(db, address)
-        if may_move:
-            part = partial(reroute, next_hop=address)
-            while not self._stopping.is_set() and any(self._store.call(part, keep=True)):
-                self._store.ring()
-                self._sending.look()
+                self._store.call(self._saying(address, away_since, attempts + 1, why))
+
+    def _move(self, address: str) -> None:
+        """Have what waits go where it is to go now. All of it moves before anything new is said of the next node: half
+        of it would come behind the other half."""
+        part = partial(reroute, next_hop=address)
+        while not self._stopping.is_set() and any(self._store.call(part, keep=True)):
+            self._store.ring()
+            self._sending.look()
+
+    def _change(self, *verbs: Callable[[Transaction], object]) -> None:
+        """Say something of a next node that changes where messages go."""
+
+        def verb(tx: Transaction) -> None:
+            for one in verbs:
+                one(tx)
+            tx.execute(routing.MAY_MOVE)
+
+        self._store.call(verb, keep=True)
 
     def _is_back(self, address: str, attempts: int) -> None:
         """A next node that has answered a question alone may answer no message: it keeps its place on the ladder until
         it has, or was not away for as long as that."""
-        self._say(address, None, attempts, None)
-        self._store.call(partial(try_again, next_hop=address), keep=True)
+        self._change(self._saying(address, None, attempts, None), partial(try_again, next_hop=address))
         self._events.tell("route.back", address=address)
         self._sending.look()
 
-    def _say(self, address: str, away_since: int | None, attempts: int, why: str | None) -> None:
+    def _saying(
+        self, address: str, away_since: int | None, attempts: int, why: str | None
+    ) -> Callable[[Transaction], None]:
         wait = round(LADDER[min(attempts, len(LADDER) - 1)] * 1000)
         row: dict[str, Any] = {"address": address, "away_since": away_since, "attempts": attempts, "last_error": why}
 
@@ -130,7 +151,7 @@ class Hops:
             since = tx.now if away_since is not None else tx.now + round(AWAY_SECONDS * 2_000)
             tx.execute(routing.SAY_HOP, {**row, "tried_next_at": since + wait})
 
-        self._store.call(verb)
+        return verb
 
 
 def _question(address: str) -> tuple[dict[str, str], bytes]:
@@ -140,9 +161,9 @@ def _question(address: str) -> tuple[dict[str, str], bytes]:
     return {"Content-Type": f"{soap.media_type}; charset=utf-8"}, body
 
 
-def ask(address: str, hop: Hop | None) -> str | None:
-    """Ask a next node once. Why it takes no messages of this one; ``None``: it does."""
+def ask(address: str, hop: Hop | None, own: str | None = None) -> str | None:
+    """Ask a next node once, as the node of this name. Why it takes no messages of this one; ``None``: it does."""
     try:
-        return why_away(poster_of({} if hop is None else {address: hop})(address, *_question(address), None))
+        return why_away(poster_of({} if hop is None else {address: hop})(address, *_question(address), None), own)
     except (NotAllowed, NotAnswered) as error:
         return str(error)

@@ -185,7 +185,7 @@ def _put(tx: Transaction, come: Carried, queue: Declared, full: set[str]) -> Ref
         raise Waits
     if not queue.is_consumed:
         return Refused(UNKNOWN, f"The application of {queue.name} is called with what arrives there.")
-    if hopping.has_arrived(tx, come.origin, queue.key):
+    if hopping.has_arrived(tx, come.origin, queue.name):
         node, incarnation, position, _via = come.origin
         tx.add_ledger("repeated", queue.key, reason=f"{position} of {node}, incarnation {incarnation}")
         return None

@@ -40,6 +40,11 @@ _QUESTION_SECONDS: Final = 5.0
 """A next node has so long for an answer whether it is there: the others wait for their questions meanwhile."""
 
 
+_VOUCHING: Final = (
+    "in its section [node.NAME] here `ca` is the file of who vouches for it, `certificate` that of this node"
+)
+
+
 class Hop(NamedTuple):
     """How a next node is spoken to: the token that it knows this one by, or the file of a certificate and its key; the
     file of the authorities that its own certificate is of; a proxy on the way."""
@@ -61,6 +66,8 @@ class Reaching(Persistent):
         """The addresses that have answered since this was looked at."""
         self.names: dict[str, str] = {}
         """The names of the nodes that have answered, by their addresses."""
+        self.own: str | None = None
+        """The name of this node."""
         self.ask: Post = self._post
 
     def place(self, url: str) -> str:
@@ -77,7 +84,7 @@ class Reaching(Persistent):
         return answered
 
     def why_away(self, answered: Answered) -> str | None:
-        return why_away(answered)
+        return why_away(answered, self.own)
 
     def asked(self, url: str, headers: Mapping[str, str], body: bytes) -> str | None:
         """Ask a next node something, whether it is left alone or not. Why it is away; ``None``: it answers."""
@@ -105,11 +112,17 @@ def name_of(answered: Answered) -> str | None:
     return None if said is None else unquote(said)
 
 
-def why_away(answered: Answered) -> str | None:
+def why_away(answered: Answered, own: str | None = None) -> str | None:
     """Why a next node takes no messages now; ``None``: it does. A node says on each answer that it is one: another
-    service of WS-RM would acknowledge what it cannot place. 413 may be the word of what is between."""
-    kind = content_type_of(answered.headers).lower()
-    is_node = name_of(answered) is not None
+    service of WS-RM would acknowledge what it cannot place. 413 may be the word of what is between. ``own``: the name
+    of this node."""
+    kind, name = content_type_of(answered.headers).lower(), name_of(answered)
+    is_node = name is not None
+    if is_node and name == own:
+        return (
+            f"answers as {name}, which is this node: the route leads back here, or two nodes have one name. "
+            "`wsrm-mq route drop` here, or `wsrm-mq node name` there"
+        )
     is_taken = "xml" in kind or answered.status == 400 or (answered.status == 202 and not answered.content)
     if is_node and b"CreateSequenceRefused" in answered.content:  # its own affair, and it passes
         return "refuses a sequence: too many of this node's token are open there: `wsrm-mq sequence list` there"
@@ -206,7 +219,12 @@ def poster_of(hops: Mapping[str, Hop], seconds: float = _SECONDS) -> Post:
         if hop.token is not None and not (hop.token.isascii() and hop.token.isprintable()):  # an error would quote it
             raise NotAnswered(f"{url}: its token is not one line of ASCII characters, and cannot be sent")
         known_by = {} if hop.token is None else {"Authorization": f"Bearer {hop.token}"}
-        return made[hop].post(url, {**headers, **known_by}, body, who)
+        try:
+            return made[hop].post(url, {**headers, **known_by}, body, who)
+        except NotAnswered as error:
+            if "[SSL" in str(error):
+                raise NotAnswered(f"{error}: {_VOUCHING}") from error
+            raise
 
     return post
 

@@ -133,6 +133,8 @@ class OutboundStep(NamedTuple):
     """The numbers that the destination has said it lacks: they are to be sent at once (Nack)."""
     in_doubt: AckRanges = EMPTY
     """The numbers that were not acknowledged when the sequence ended."""
+    forgotten: AckRanges = EMPTY
+    """The numbers that the destination has acknowledged before, and leaves out though it names later ones."""
 
 
 def take(sequence: OutboundSequence, event: Input, now: int) -> OutboundStep:
@@ -238,7 +240,7 @@ def _acknowledged(
     acknowledged = _merged(before.acknowledged, said)
     if len(acknowledged) > MOST_RANGES:
         return OutboundStep(before, OutboundAct.IGNORE)
-    room = said.buffer_remaining
+    room, is_whole = said.buffer_remaining, len(said.ranges) == 1 and said.ranges[0][0] == 1
     return OutboundStep(
         after._replace(
             acknowledged=acknowledged,
@@ -248,4 +250,5 @@ def _acknowledged(
         act,
         released=acknowledged.without(before.acknowledged),
         wanted=AckRanges.of(said.nacks).without(acknowledged),
+        forgotten=EMPTY if is_whole else before.acknowledged.within(_merged(EMPTY, said).gaps()),
     )

@@ -71,12 +71,15 @@ LAST_REQUESTING: Final = compiled(
 REQUESTING_BEFORE: Final = compiled(
     select(outbound.c.id)
     .where(
-        *(*_OF_QUEUE, outbound.c.id < bindparam("id"), outbound.c.unacknowledged > 0),
-        or_(*(outbound.c.state == state for state in ("creating", "created", "closing"))),
+        *(*_OF_QUEUE, outbound.c.id < bindparam("id")),
+        or_(
+            and_(outbound.c.unacknowledged > 0, or_(outbound.c.state == "creating", outbound.c.state == "created")),
+            outbound.c.state == "closing",
+        ),
     )
     .limit(1)
 )
-"""A row if requests of an earlier sequence in the same queue may be sent yet."""
+"""A row if requests of an earlier sequence in the same queue may be sent yet, or are held there until it is closed."""
 CREATING_BEHIND: Final = compiled(
     select(outbound.c.id)
     .where(*_OF_QUEUE, outbound.c.id > bindparam("id"), outbound.c.state == "creating")

@@ -168,6 +168,7 @@ WHERE kind IN ('app', 'outgoing') AND policy IS NULL AND created_at < :before AN
   )
   AND id NOT IN (SELECT queue FROM entry) AND id NOT IN (SELECT queue FROM outbound_sequence)
   AND id NOT IN (SELECT queue FROM ledger WHERE queue IS NOT NULL) AND id NOT IN (SELECT queue FROM subscription)
+  AND NOT EXISTS (SELECT 1 FROM arrived a WHERE a.queue = q.id)
 ORDER BY id LIMIT :count
 """
 LAST_KEYS: Final = "SELECT (SELECT coalesce(max(id), 0) FROM lane), (SELECT coalesce(max(id), 0) FROM entry)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, delete, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import and_, bindparam, delete, exists, func, insert, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
@@ -45,8 +45,12 @@ NODE: Final = compiled(
 )
 """The name that the node was given, the id of its store, and the token of the run of that."""
 NAME_NODE: Final = compiled(update(identity).values(node=p("name")))
+_other: Final = hop.alias("other")
 ROUTES: Final = compiled(
-    select(*(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")), hop.c.away_since, hop.c.node)
+    select(
+        *(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")),
+        *(hop.c.away_since, hop.c.node, exists(select(_other.c.moves).where(_other.c.moves == 1))),
+    )
     .outerjoin(hop, hop.c.address == route.c.next_hop)
     .order_by(route.c.cost, route.c.id)
 )
@@ -65,17 +69,24 @@ DROP_ROUTE: Final = compiled(
 
 # next nodes
 
-HOPS: Final = compiled(select(*hop.columns))
-_AWAY: Final = upsert(hop).values(_p(hop, "node"))
+_STATE: Final = ("address", "away_since", "tried_next_at", "attempts", "last_error")
+HOPS: Final = compiled(select(*(hop.c[name] for name in (*_STATE, "node"))))
+_AWAY: Final = upsert(hop).values({name: p(name) for name in _STATE})
 SAY_HOP: Final = compiled(
     _AWAY.on_conflict_do_update(
         index_elements=["address"],
-        set_={name: _AWAY.excluded[name] for name in ("away_since", "tried_next_at", "attempts", "last_error")},
+        set_={name: _AWAY.excluded[name] for name in _STATE[1:]},
     )
 )
 _NAMED: Final = upsert(hop).values({"address": p("address"), "node": p("node")})
 NAME_HOP: Final = compiled(
     _NAMED.on_conflict_do_update(index_elements=["address"], set_={"node": _NAMED.excluded.node})
+)
+_FORGOT: Final = upsert(hop).values({name: p(name) for name in ("address", "forgot", "forgot_at")})
+HOP_FORGOT: Final = compiled(
+    _FORGOT.on_conflict_do_update(
+        index_elements=["address"], set_={name: _FORGOT.excluded[name] for name in ("forgot", "forgot_at")}
+    )
 )
 _WAITED_FOR: Final = (
     select(outbound_sequence.c.peer)
@@ -84,6 +95,30 @@ _WAITED_FOR: Final = (
 )
 WAITED_FOR: Final = compiled(_WAITED_FOR.distinct())
 """The addresses of next nodes that something may wait for, though no route leads there any more."""
+MAY_MOVE: Final = compiled(
+    upsert(hop)
+    .from_select(["address", "moves"], _WAITED_FOR.add_columns(literal(1)).distinct(), include_defaults=False)
+    .on_conflict_do_update(index_elements=["address"], set_={"moves": 1})
+)
+"""Routes have changed: what waits for whatever next node may have to go another way."""
+MOVING: Final = compiled(select(hop.c.address).where(hop.c.moves == 1))
+HAS_MOVED: Final = compiled(update(hop).where(hop.c.address == p("address")).values(moves=0))
+WAITS_AT: Final = compiled(
+    select(outbound_sequence.c.peer, routed.c.sent_as)
+    .select_from(hop)
+    .join(outbound_sequence, outbound_sequence.c.peer == hop.c.address)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .join(channel, and_(channel.c.outbound == outbound_sequence.c.id, channel.c.is_numbered == 1))
+    .join(entry, and_(entry.c.lane == channel.c.lane, IS_LIVE))
+    .join(routed, routed.c.message == entry.c.message)
+    .where(
+        *(hop.c.moves == 1, routed.c.target == p("target")),
+        or_(hop.c.address != p("next_hop"), routed.c.sent_as != p("sent_as")),
+        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%")),
+    )
+    .limit(1)
+)
+"""The next node and the name of something for the same queue that waits, and may have to go another way."""
 IS_NEEDED: Final = compiled(
     select(
         or_(
@@ -239,8 +274,17 @@ HOME: Final = compiled(
 
 # the guard against repeats
 
-_IS_IT: Final = tuple(arrived.c[name] == p(name) for name in ("queue", "node", "incarnation", "position"))
-HAS_ARRIVED: Final = compiled(select(arrived.c.at).where(*_IS_IT))
+_OF_NAME: Final = select(queue.c.id).where(
+    or_(queue.c.name == p("name"), queue.c.name.between(p("name").op("||")("#"), p("name").op("||")("$")))
+)
+HAS_ARRIVED: Final = compiled(
+    select(arrived.c.at).where(
+        arrived.c.queue.in_(_OF_NAME),
+        *(arrived.c[name] == p(name) for name in ("node", "incarnation", "position")),
+    )
+)
+"""A row if the message has come into the queue of this name, also if that was deleted since: see ``queues.UNDECLARE``.
+"""
 ARRIVED: Final = compiled(insert(arrived).values(_p(arrived)))
 OLD_ARRIVED: Final = compiled(select(arrived.c.at).where(arrived.c.at < p("before")).limit(1))
 _KEY: Final = tuple_(*arrived.primary_key.columns)

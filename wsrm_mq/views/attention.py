@@ -302,7 +302,8 @@ MEASURES: Final = {
         listing=others.REQUESTS.step(""),
     ),
     "next_nodes": Measure(
-        "next nodes of routes that are away for a minute, or that no process sends to though something waits",
+        "next nodes of routes that are away for a minute, that no process sends to though something waits, or that "
+        "have forgotten messages within 24 h",
         lambda s: len(findings.next_nodes(s)),
         findings.next_nodes,
         warning="0",

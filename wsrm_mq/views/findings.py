@@ -48,7 +48,7 @@ def requests(sight: Sight) -> list[Fact]:
 
 
 def next_nodes(sight: Sight) -> list[Fact]:
-    """Next nodes that are away, and those that nothing sends to."""
+    """Next nodes that are away, those that nothing sends to, and those that were put back from a copy."""
     is_sent = sight.at.is_forwarding
     return [
         Fact(hops.told_of(one, sight.now, is_sent=is_sent), hops.next_steps(one), one.waiting, one.away_since)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import and_, bindparam, select
 
@@ -14,12 +14,16 @@ from wsrm_mq.store.applications import HOP, INTAKE, hop_queue, sent_queue
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import channel, entry, message, outbound_sequence, queue, routed
+from wsrm_mq.store.tables import channel, entry, hop, message, outbound_sequence, queue, routed
 from wsrm_mq.views.sources import Requests, requests_to_nodes
 from wsrm_mq.views.words import counted, moment, span
 
 STUCK_FOR: Final = 60_000
 """What has waited for less, in ms, needs no attention, nor does a node that is away for less."""
+
+
+_TOLD_FOR: Final = 86_400_000
+"""What it was seen to have forgotten is told for so long."""
 
 
 class NextNode(NamedTuple):
@@ -32,6 +36,7 @@ class NextNode(NamedTuple):
     away_since: int | None
     """It does not answer since then."""
     asked_next_at: int | None
+    """When it is asked again, or something that waits is tried again, whichever comes first."""
     error: str | None
     """Why it is away, or why the last attempt was in vain."""
     sent: int
@@ -41,6 +46,9 @@ class NextNode(NamedTuple):
     """When the oldest of those that wait was stored."""
     dead: int
     """Messages that were given up on the way to it, and no operator has confirmed it."""
+    forgot: str | None
+    """What it had acknowledged and lacks since, and when that was seen."""
+    forgot_at: int | None
 
 
 class Waiting(NamedTuple):
@@ -69,6 +77,9 @@ _WAITING: Final = compiled(
     .order_by(entry.c.id)
     .limit(bindparam("limit"))
 )
+_KNOWN: Final = compiled(
+    select(*(hop.c[name] for name in ("address", "away_since", "tried_next_at", "last_error", "forgot", "forgot_at")))
+)
 _SERVERS: Final = compiled(
     select(views.instances.c.instance).where(
         views.instances.c.ended_at.is_(None), views.instances.c.paths.startswith(f'["{HOP}')
@@ -86,7 +97,7 @@ _IN_INTAKE: Final = compiled(
 
 def next_nodes(db: Database) -> list[NextNode]:
     """All of them, in the order of their URLs."""
-    known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
+    known = {row[0]: row[1:] for row in db.execute(_KNOWN).fetchall()}
     patterns: dict[str, list[str]] = defaultdict(list)
     for _key, pattern, next_hop, *_ in db.execute(routing.ROUTES).fetchall():
         patterns[next_hop].append(pattern)
@@ -94,7 +105,7 @@ def next_nodes(db: Database) -> list[NextNode]:
     for one in requests_to_nodes(db):
         sent[one.to].append(one)
     return [
-        _next_node(address, patterns[address], known.get(address, (None, None, 0, None, None)), sent[address])
+        _next_node(address, patterns[address], known.get(address, (None,) * 5), sent[address])
         for address in sorted({*patterns, *sent})
     ]
 
@@ -102,20 +113,22 @@ def next_nodes(db: Database) -> list[NextNode]:
 def _next_node(
     address: str,
     patterns: list[str],
-    known: tuple[int | None, int | None, int, str | None, str | None],
+    known: tuple[Any, ...],
     sent: list[Requests],
 ) -> NextNode:
-    away_since, asked_next_at, _attempts, why, _name = known
+    away_since, asked_next_at, why, *forgot = known
+    tried = [one.next_at for one in sent if one.waiting]  # what waits for it is tried by itself too
     return NextNode(
         address,
         patterns,
         away_since,
-        asked_next_at,
+        min((at for at in (asked_next_at, *tried) if at is not None), default=None),
         why if away_since is not None else next((one.error for one in sent if one.error is not None), None),
         sum(one.sent for one in sent),
         sum(one.waiting for one in sent),
         min((one.since for one in sent if one.since is not None), default=None),
         sum(one.dead for one in sent),
+        *forgot,
     )
 
 
@@ -136,13 +149,27 @@ def unplaced_since(db: Database) -> int | None:
     return next((at for (at,) in db.execute(_IN_INTAKE)), None)
 
 
+def _is_lately(at: int | None, now: int) -> bool:
+    return at is not None and now - at < _TOLD_FOR
+
+
 def needs_attention(one: NextNode, now: int, *, is_sent: bool) -> bool:
     since = one.away_since if is_sent or one.since is None else one.since
-    return since is not None and now - since >= STUCK_FOR
+    return _is_lately(one.forgot_at, now) or (since is not None and now - since >= STUCK_FOR)
 
 
 def told_of(one: NextNode, now: int, *, is_sent: bool) -> str:
-    """The state of a next node, as a sentence. ``is_sent``: a process that sends to it lives."""
+    """The state of a next node, in sentences. ``is_sent``: a process that sends to it lives."""
+    state = _state(one, now, is_sent=is_sent)
+    if one.forgot_at is None or not _is_lately(one.forgot_at, now):
+        return state
+    return (
+        f"{state} It lacks {one.forgot}, which it had acknowledged, as was seen at {moment(one.forgot_at)}: it was put "
+        "back from an old copy. Unless it had handed them on before, these messages are lost."
+    )
+
+
+def _state(one: NextNode, now: int, *, is_sent: bool) -> str:
     waits = f"{counted(one.waiting, 'message waits', 'messages wait')} for {one.next_hop}"
     waits += "" if one.since is None else f" for {span(now - one.since)}"
     if one.waiting and not is_sent:

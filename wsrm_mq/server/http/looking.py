@@ -25,6 +25,7 @@ from wsrm_mq.server.http.consuming import ClearedAnswer, Named, cleared, journal
 from wsrm_mq.server.http.messages import MESSAGE, Place, Recorded, options_of, said, told
 from wsrm_mq.server.http.operation import Operation
 from wsrm_mq.server.http.putting import Position, is_seen, put_with_room
+from wsrm_mq.store.applications import INTAKE
 
 MOST: Final = 1_000
 """The most messages that are looked at by one request."""
@@ -225,11 +226,12 @@ async def trace(call: Call) -> Response:
     if origin is None:
         raise BadRequest("The origin of a message is written NODE/INCARNATION/POSITION.")
 
+    on_its_way = call.principal._replace(offered=None)  # scopes are of queues
+
     def look() -> list[Stop]:
         with call.node.reader() as db:
-            return tracing.stops(db, origin)
+            return tracing.stops(db, origin, unplaced=on_its_way.may("peek", INTAKE))
 
-    on_its_way = call.principal._replace(offered=None)  # scopes are of queues
     found = await asyncio.to_thread(look)
     return as_json(
         Traced([one for one in found if (call.principal if one.is_in_queue else on_its_way).may("peek", one.queue)])

@@ -24,7 +24,7 @@ route: Final = table(
 )
 index("route_by_pattern", route.c.pattern, route.c.next_hop, unique=True)
 
-# A next node that does not answer, or did not.
+# What is known of a next node.
 hop: Final = table(
     "hop",
     Column("address", Text, primary_key=True),
@@ -36,6 +36,11 @@ hop: Final = table(
     Column("last_error", Text),
     # The name of the node, as its last answer said it; NULL: it has not answered yet.
     Column("node", Text),
+    # Something that waits for it may have to go another way since routes have changed. What is put follows it so long.
+    Column("moves", Number, nullable=False, server_default="0"),
+    # The numbers that it had acknowledged and lacks since it was put back from a copy, and when that was seen last.
+    Column("forgot", Text),
+    Column("forgot_at", Number),
     sqlite_with_rowid=False,
 )
 

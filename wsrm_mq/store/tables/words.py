@@ -27,7 +27,7 @@ EVENTS: Final = (
     *ATTEMPTS,
     *("adopted", "application_renamed", "archive_withdrawn", "archived", "begun_anew", "blocked", "closed"),
     *("confirmed", "created", "dead", "discarded", "discarding", "ended", "express_lost"),
-    *("fault_received", "forced", "gap_open"),
+    *("fault_received", "forced", "forgotten_there", "gap_open"),
     *(
         "held",
         "instance_gone",
@@ -35,6 +35,7 @@ EVENTS: Final = (
         "lost_after_delivery",
         "message_confirmed",
         "mode_changed",
+        "node_named",
         "noted",
         "pruned",
         "purged",
