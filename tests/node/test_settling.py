@@ -558,6 +558,26 @@ def test_a_purge_of_much_is_many_commits_between_which_others_write(node: Node) 
     assert one.ack() is Settlement.SETTLED
 
 
+@pytest.mark.local("counts the commits of the local node")
+def test_a_large_queue_is_deleted_in_commits_between_which_others_write_and_not_where_it_is_used(
+    node: Node, connect: Connect
+) -> None:
+    node.put_many("orders", range(1_200))
+    (one,) = connect().receive("orders")
+    with pytest.raises(QueueBusy, match="process"):
+        node.delete("orders")
+    assert node.stats("orders").messages == 1_200
+    one.release()
+    queue = node.subscribe_durable("db/#", "s")
+    for number in range(600):
+        node.publish("db/add", number)
+    before = node.store.writer.commits
+    assert node.delete("orders").settled == 1_200
+    assert node.unsubscribe("s").settled == 600
+    assert node.store.writer.commits - before >= 7
+    assert not {"orders", queue} & {*node.keys()}
+
+
 def test_a_purge_leaves_what_is_leased_and_says_how_much(node: Node) -> None:
     node.put_many("orders", range(3))
     (one,) = node.receive("orders")

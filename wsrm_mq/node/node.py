@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -86,10 +86,10 @@ class Node(Place):
         return sum(self.call(partial(recording.recover, name=name), wakes=True) for name in names)
 
     def delete(self, queue: str, *, if_empty: bool = False, if_unused: bool = False, force: bool = False) -> Cleared:
-        """Delete a queue; what it has is purged. Raises ``QueueBusy`` where something is leased, ``if_empty`` where it
-        has a message, ``if_unused`` where a program that lives has subscribed to it; and ``KeeperGone`` where the
-        process that keeps its express messages does not answer. With ``force`` none of these: then what that keeps is
-        lost, which is on record."""
+        """Delete a queue; what it has is purged, in parts before it goes where that is much. Raises ``QueueBusy`` where
+        something is leased, ``if_empty`` where it has a message, ``if_unused`` where a program that lives has
+        subscribed to it; and ``KeeperGone`` where the process that keeps its express messages does not answer. With
+        ``force`` none of these: then what that keeps is lost, which is on record."""
         self.refuse_in_transaction("What is deleted")
 
         def refuse(tx: Unit) -> None:
@@ -105,15 +105,25 @@ class Node(Place):
         self._send_of(queue)
         if self.express.places([queue]):  # these are in another store: they stay unless the rest goes
             self.call(refuse)
-        there = self.express.delete(queue, if_empty=if_empty, force=force)
+            there = self.express.delete(queue, if_empty=if_empty, force=force)
+        else:
+            there = self._purged_before(queue, refuse)
         return clearing.together([there, self.call(verb, wakes=True)])
+
+    def _purged_before(self, queue: str, refuse: Callable[[Unit], None]) -> Cleared:
+        """Much that is in a queue which is to be deleted goes before it, in parts between which others write."""
+        if queue in self.express.keepers(fresh=True) or not self.is_large(queue):
+            return Cleared(0)
+        self.call(refuse)
+        return self.purged(queue, 0, None, "queue_deleted")._replace(skipped=0)
 
     def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
         check_who("client", client)
         queue = self.call(lambda tx: topics.durable(tx, client or self.name or "", name)).name
         self._send_of(queue)
         there = self.express.delete(queue, force=True)
-        return clearing.together([there, super().unsubscribe(name, client=client)])
+        before = self._purged_before(queue, lambda _tx: None)
+        return clearing.together([there, before, super().unsubscribe(name, client=client)])
 
     def _send_of(self, queue: str) -> None:
         """Send what consumers of this process have acknowledged of a queue: it is taken, and not purged."""

@@ -77,12 +77,20 @@ class Queues(Neighbouring, Opened):
             check_position("upper", upper)
         return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
-    def purged(self, queue: str, lower: int, upper: int | None) -> Cleared:
+    def purged(self, queue: str, lower: int, upper: int | None, reason: str = "purged") -> Cleared:
         """Purge a queue, as far as it is in this node's store."""
         with self.reader() as db:
             last = browsing.last_unsettled(db, declaring.read(db, queue))
-        part = partial(clearing.purge_part, name=queue, upper=last if upper is None else min(upper, last))
+        to = last if upper is None else min(upper, last)
+        part = partial(clearing.purge_part, name=queue, upper=to, reason=reason)
         return clearing.in_parts(partial(self.call, wakes=True), part, lower)
+
+    def is_large(self, queue: str) -> bool:
+        """Whether a queue has more than one transaction purges, as far as it is in this node's store."""
+        with self.reader() as db:
+            every = {"queue": declaring.read(db, queue).key, "lower": 0, "upper": 2**63 - 1}
+            found = db.execute(consuming.UNSETTLED_IN, {**every, "count": clearing.PIECE + 1}).fetchall()
+            return len(found) > clearing.PIECE
 
     def stats(self, queue: str) -> Stats:
         """Count the messages of a queue, by state; and say which process keeps the express ones among them."""
