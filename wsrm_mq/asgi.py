@@ -184,7 +184,7 @@ class WSRMASGIMiddleware(Served):
         self._shows_environ = front.has_hooks
         """A hook of the application gets to see the environ: it is made for each request."""
         self._hook_threads: ThreadPoolExecutor | None = None
-        """For hooks that were written for threads: they may wait for something."""
+        """The threads that call hooks which were written for threads: they may wait for something."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tick: Tick | None = None
 
@@ -431,7 +431,7 @@ def behind_threads(app: WSGIApplication, threads: int) -> ASGIApplication:
         ) from error
 
     def called(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """With the environ that a reliable message has, and an input that ends."""
+        """Call the application with the environ that a reliable message has, and an input that ends."""
         of_server = {name: value for name, value in environ.items() if name.startswith("wsgi.")}
         own = {"wsgi.input_terminated": True, "wsgi.errors": sys.stderr}
         return app({**of_server, **environ_of(environ["asgi.scope"]), **own}, start_response)

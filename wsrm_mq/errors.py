@@ -181,8 +181,8 @@ class SchemaMismatch(StoreError):
 
 
 class NotAuthenticated(WSRMError):
-    """What a request shows does not say whose it is: it is turned away, by an ``authenticate`` callable or by the queue
-    server. ``challenge`` is the WWW-Authenticate value."""
+    """A request does not show whose it is, and is turned away, by an ``authenticate`` callable or by the queue server.
+    ``challenge`` is the WWW-Authenticate value."""
 
     def __init__(self, message: str = "Authentication is required.", challenge: str = "Basic") -> None:
         super().__init__(message)

@@ -280,7 +280,7 @@ class Front:
         return self._own_description is not None and self._own_description.is_due(client.path)
 
     def ask_for_wsdl(self, client: Client) -> None:
-        """To be called in a thread that may wait, and not in the application's own."""
+        """Ask the application for its WSDL, in a thread that may wait, and not in the application's own."""
         if self._own_description is not None and self._own_description.read(client.path, client.environ):
             client.arrivals.clear()
             self.clients = {}  # what is remembered of others was decided without it

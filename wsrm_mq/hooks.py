@@ -21,7 +21,7 @@ Authenticate = Callable[[Environ, Headers], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What no configuration file can hold; the same keywords of either front.
+    """Options that no configuration file can hold; the same keywords of either front.
 
     ``authenticate(environ, headers) -> principal``
         runs before anything is stored; raises ``NotAuthenticated`` to turn a request away. Default: the TLS

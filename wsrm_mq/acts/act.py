@@ -68,7 +68,7 @@ class Command:
     subject: str
     name: str
     takes_reason: bool = False
-    """It changes something, and a reason for that has to be given, for the ledger."""
+    """The act changes something, and a reason for it has to be given, for the ledger."""
     asks: tuple[str, ...] = ()
     """Names of things that only the operator knows, where a proposal does not name them."""
 

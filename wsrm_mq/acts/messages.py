@@ -30,7 +30,7 @@ def _verbs() -> ModuleType:
 
 
 def _told(words: str) -> Any:
-    """The same words for one and for many."""
+    """A wording that is the same for one message and for many."""
 
     def does(_result: None, _arguments: Arguments) -> str:
         return words

@@ -119,7 +119,7 @@ def changed(db: Database, known: Archive) -> Changed:
 
 
 class _Part(NamedTuple):
-    """Keys of messages, or of sequences."""
+    """The keys of messages, or of sequences, by what becomes of them."""
 
     read: AckRanges
     replaced: AckRanges

@@ -29,7 +29,7 @@ from wsrm_mq.store import archiving as sql
 from wsrm_mq.store.port import Database
 
 _BUCKET: Final = 4_096
-"""Keys."""
+"""The number of keys that share a sum."""
 _CHANGES: Final = {
     "messages": ("has_body",),
     "replies": ("sequence",),
@@ -118,7 +118,7 @@ Sums = Callable[[Table, AckRanges], tuple[Tally, Tally]]
 
 
 def local_sums(db: Database, directory: Path, known: Archive) -> Sums:
-    """Added up here, one after the other."""
+    """Sums that are added up here, one after the other."""
 
     def sums(table: Table, keys: AckRanges) -> tuple[Tally, Tally]:
         names, key = stable(known, table), table.key[0]

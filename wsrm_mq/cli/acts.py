@@ -1,5 +1,5 @@
-"""What every command that changes something has in common: it can be tried, it asks first, and the ledger knows who
-did it."""
+"""The options and questions of every command that changes something: it can be tried, it asks first, and the ledger
+knows who did it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ R = TypeVar("R")
 
 
 def careful(command: C) -> C:
-    """``--dry-run`` and ``--yes``."""
+    """Give a command ``--dry-run`` and ``--yes``."""
     command = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")(command)
     return click.option("--yes", is_flag=True, help="Do not ask.")(command)
 
 
 def signed(command: C) -> C:
-    """``--actor`` and ``--reason``."""
+    """Give a command ``--actor`` and ``--reason``."""
     reason = click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given.")
     return reason(actor_option(command))
 
 
 def actor_option(command: C) -> C:
-    """``--actor``."""
+    """Give a command ``--actor``."""
     option = click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
     return option(command)
 
 
 class Care(NamedTuple):
-    """How an operator acts."""
+    """The way in which an operator acts: tried or done, asked or not, by whom and why."""
 
     dry_run: bool
     yes: bool
@@ -62,11 +62,11 @@ def acting(command: Callable[..., None]) -> Callable[..., None]:
 
 
 PLACEHOLDERS: Final = ("TEXT", "FILE", "NEW", "OLD", "...", "…")
-"""What stands in a printed command for words of the operator's own."""
+"""Words in a printed command that stand for the operator's own."""
 
 
 def reason_given(reason: str | None, is_dry: bool = False) -> str:
-    """The reason; a dry run needs none."""
+    """The reason that an operator gives; a dry run needs none."""
     if is_dry:
         return reason or ""
     if reason is None or not reason.strip():

@@ -23,7 +23,7 @@ from wsrm_mq.errors import StoreError
 from wsrm_mq.views.words import counted
 
 SHOWN: Final = 20
-"""So many differences are told."""
+"""The most differences that are shown."""
 
 
 @click.group()

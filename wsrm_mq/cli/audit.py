@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.rows import LedgerView
 
 REASON = 200
-"""So many characters of a reason fit a line."""
+"""The most characters of a reason on a line."""
 
 
 @click.group()

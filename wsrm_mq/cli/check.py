@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.overview import Sight
 
 WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
-"""By status."""
+"""The word of each status, by its number."""
 
 
 class Plugin(click.Command):

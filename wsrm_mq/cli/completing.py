@@ -1,4 +1,4 @@
-"""What a shell offers to complete: names that the store has, and the words of a query.
+"""The words that a shell offers to complete a line: names that the store has, and the words of a query.
 
 A key that is pressed must never show an error, wait, or cost much: where the store cannot be read there is nothing to
 offer, and of what it has a few names are read by an index.
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MOST: Final = 50
-"""Names are offered."""
+"""The most names that are offered."""
 
 LOOKED_AT: Final = 1_000
 """Messages are looked at for positions that begin so."""
@@ -78,12 +78,12 @@ def nodes(context: click.Context, _parameter: click.Parameter, begun: str) -> li
 
 
 def positions(outcome: str | None = None) -> Any:
-    """What completes a position: those of messages, or of those with this outcome."""
+    """The completion of a position: that of any message, or of one with this outcome."""
     return lambda context, _parameter, begun: _offered(context, f"{_POSITION}{outcome or ''}", begun)
 
 
 def values(key: str) -> Any:
-    """What completes an option that means the same as this key of a query."""
+    """The completion of an option that means the same as this key of a query."""
     return lambda context, _parameter, begun: _offered(context, key, begun)
 
 

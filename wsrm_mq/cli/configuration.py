@@ -87,7 +87,7 @@ def check(config: Path | None, is_json: bool) -> None:
 
 
 def _unreadable(settings: Settings) -> Iterator[str]:
-    """What is wrong with the WSDLs that ``one_way`` names, of everybody's and of each partner's."""
+    """The faults of the WSDLs that ``one_way`` names, in the settings for all and in each partner's."""
     from wsrm_mq.config.loading import named_operations
 
     named = {"": settings.one_way, **{f"partner.{name}.": one.one_way for name, one in settings.partners.items()}}

@@ -1,4 +1,4 @@
-"""What ``wsrm-mq doctor`` examines, a function for each part: what it saw, and how to mend what is wrong."""
+"""The examinations of ``wsrm-mq doctor``, a function for each part: what it saw, and how to mend what is wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LISTENS: Final = "0A"
 _LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Of a server that listens on every address."""
+"""Where a server that listens on every address is reached from this machine."""
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
@@ -59,14 +59,14 @@ def _place(written: str) -> tuple[str, int]:
 
 
 LOOKED_AT: Final = 200
-"""So many of the newest messages are looked at."""
+"""The number of the newest messages that are looked at."""
 AHEAD_MS: Final = 2_000
-"""So far ahead of this clock a time may be: it was written while this runs."""
+"""How far ahead of this clock a time may be, in ms: it was written while this runs."""
 BACK_MS: Final = 1_000
 OVERDUE_MS: Final = 10_000
-"""So long after its time a sequence that still is one is kept on purpose."""
+"""A sequence that is open this long after its time, in ms, is kept on purpose."""
 SECONDS: Final = 5.0
-"""So long the check of the pages may take, and an answer of the server."""
+"""The longest time that the check of the pages may take, or an answer of the server, in seconds."""
 DAY_MS: Final = 86_400_000
 SOON_MS: Final = 7 * DAY_MS
 """A token that ends within that is to be replaced."""
@@ -283,7 +283,7 @@ def clock(patient: Patient) -> Report:
 
 
 def lock(patient: Patient) -> Report:
-    """May a service write?"""
+    """See whether a service may write."""
     obstacle = patient.sight.obstacle
     if obstacle is None:
         return Report("the store can be written")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.verdict import Verdict
 
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
-"""What the end of an offered sequence means, where the word does not say it."""
+"""The meaning of an offered sequence's end, where the word does not say it."""
 
 
 @click.command(cls=Asking)
@@ -183,7 +183,7 @@ def on_terminal(db: Database, view: SequenceView) -> dict[str, str]:
 
 
 def show_verdict(place: Place, found: Verdict, shorter: Mapping[str, str]) -> None:
-    """What it is, who sends the sequence, and the commands that there are to choose from."""
+    """Show what the sequence is at, who sends it, and the commands that there are to choose from."""
     from wsrm_mq.views.sentences import explanation
 
     why = explanation(found)

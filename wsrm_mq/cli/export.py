@@ -26,7 +26,7 @@ C = Callable[..., Any]
 
 
 def _exporting(command: C) -> C:
-    """The options that both have."""
+    """Give a command the options that both commands have."""
     for option in reversed(
         (
             in_store,

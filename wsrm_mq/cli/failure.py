@@ -154,7 +154,7 @@ def _short_keys(groups: Sequence[Failure]) -> dict[str, str]:
 
 
 def _became(one: Failure) -> str | None:
-    """Of its messages: ``dead``; ``2 wait, 1 taken``."""
+    """The state of its messages in words: ``dead``; ``2 wait, 1 taken``."""
     fates = {"wait": one.live, "dead": one.dead, "taken": one.taken}
     there = {word: count for word, count in fates.items() if count}
     return ", ".join(f"{count} {word}" if len(there) > 1 else word for word, count in there.items()) or None
@@ -167,5 +167,5 @@ def _refused(one: Failure) -> str | None:
 
 
 def _last_part(name: str) -> str:
-    """Of the type of an exception or an action, what people call it."""
+    """The last part of the name of an exception or an action: what people call it."""
     return re.split(r"[./:#]", name.rstrip("./:#"))[-1]

@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(
 )
 _STEP: Final = "  "
 DEEPEST: Final = 20
-"""What is deeper is not indented further."""
+"""Elements that are nested deeper than this are not indented further."""
 
 
 def indented(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Proposals as lines for a shell."""
+"""Proposals written as lines for a shell."""
 
 from __future__ import annotations
 

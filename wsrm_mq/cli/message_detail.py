@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wsrm_mq.envelope.rewrite import Block
 
 READ: Final = 1024 * 1024
-"""So many bytes of an envelope, expanded, are read for its headers."""
+"""The most bytes of an envelope, expanded, that are read for its headers."""
 _PLAIN: Final = {"CONTENT_TYPE": "Content-Type"}
 _SECURITY: Final = "Security"
 

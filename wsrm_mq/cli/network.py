@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 _OF_STORES: Final = ("store", "config", "scope", "dry_run", "actor", "reason")
-"""Options for a store that is here."""
+"""The options that are only for a store on this machine."""
 
 
 def over_network(function: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

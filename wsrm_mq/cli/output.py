@@ -151,11 +151,11 @@ class Column(NamedTuple):
     rank: int = 0
     """Where there is no room at all, columns of the highest rank are left out first."""
     whole: Callable[[Any], object] = lambda value: value
-    """A value in a pipe."""
+    """The value as it is written into a pipe."""
     short: Callable[[Any], object] | None = None
     """A value on a terminal, where that is another."""
     unit: str = ""
-    """What a terminal's heading adds to the name."""
+    """The text that a terminal's heading adds to the name."""
     styles: Mapping[str, str] = {}
     """The style of a value on a terminal."""
 
@@ -167,7 +167,7 @@ class Column(NamedTuple):
 
 
 def key(name: str, *, rank: int = 0) -> Column:
-    """What commands take as an argument: never cut."""
+    """A column with names that commands take as an argument: never cut."""
     return Column(name, None, rank=rank)
 
 
@@ -177,12 +177,12 @@ def known(name: str, shorter: Mapping[str, str], *, rank: int = 0) -> Column:
 
 
 def end_of(name: str, *, rank: int = 0) -> Column:
-    """Texts that begin alike: the action of an operation."""
+    """A column with texts that begin alike, as actions of operations do: their ends are kept."""
     return Column(name, keeps_end=True, rank=rank)
 
 
 def when(name: str, *, rank: int = 0) -> Column:
-    """A time, in ms since the epoch."""
+    """A column with a time, in ms since the epoch."""
     return Column(name, None, rank=rank, whole=moment, short=_short_moment, unit=" UTC")
 
 
@@ -205,7 +205,7 @@ _STYLES: Final = {
 
 
 def word(name: str, *, rank: int = 0) -> Column:
-    """A verdict or a state."""
+    """A column with a verdict or a state."""
     return Column(name, None, rank=rank, styles=_STYLES)
 
 
@@ -270,7 +270,7 @@ def _cut(text: str, room: int, keeps_end: bool) -> str:
 
 
 SCHEMA_VERSION: Final = 1
-"""Of the JSON that commands write; grows when a key changes its meaning or goes away."""
+"""The version of the JSON that commands write; it grows when a key changes its meaning or goes away."""
 
 INDENT: Final = 2
 """Blanks before each line but the first of a sentence that has several."""
@@ -303,7 +303,7 @@ def _fitting(line: str, width: int) -> list[str]:
 
 
 def write(text: object, *, keep: str = "") -> None:
-    """A line of data."""
+    """Write a line of data."""
     click.echo(inert(text, keep=keep))
 
 

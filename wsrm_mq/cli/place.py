@@ -43,9 +43,9 @@ def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given
 directory_argument: Final = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False), callback=_on_this_machine
 )
-"""Of an export or an archive."""
+"""The argument DIRECTORY: an export or an archive."""
 manifest_argument: Final = click.argument("manifest", type=click.Path(path_type=Path), callback=_on_this_machine)
-"""Of an archive: its manifest, or its directory."""
+"""The argument MANIFEST: an archive, by its manifest or its directory."""
 
 
 class Offer(NamedTuple):
@@ -91,7 +91,7 @@ class Place(NamedTuple):
         return [Offer(self.line(step), step.effect) for step in found]
 
     def _before_acts(self) -> tuple[Step, bool] | None:
-        """What has to come before any act, and whether acts work then; ``None``: nothing has to."""
+        """The step that has to come before any act, and whether acts work then; ``None``: no step has to."""
         from wsrm_mq.acts import others
         from wsrm_mq.store.driver import Error, connect_looker
         from wsrm_mq.store.sqlite.witness import is_for_rehearsal, may_be_rehearsed, why_unconfirmed

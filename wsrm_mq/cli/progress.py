@@ -23,14 +23,14 @@ Update = Callable[[int, int, str], None]
 
 @contextmanager
 def shown(is_quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """What is to be told of the progress of a run, on standard error."""
+    """Give a function that shows the progress of a run on standard error."""
     with _told(is_quiet) as update:
         yield lambda progress: update(progress.settled, progress.messages, _trouble(progress))
 
 
 @contextmanager
 def messages_shown(messages: int, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """What is to be told of how many of so many ``messages`` are over, on standard error."""
+    """Give a function that shows, on standard error, how many of ``messages`` are over."""
     with _told(is_quiet) as update:
         yield lambda done: update(done, messages, "")
 
@@ -96,7 +96,7 @@ def _lines() -> Update:
 
 
 def _trouble(progress: Progress) -> str:
-    """What is wrong, in a few words; empty: nothing."""
+    """The trouble of a run in a few words; empty where it has none."""
     counts = [
         f"{count} {word}"
         for count, word in ((len(progress.blocked), "blocked"), (progress.retrying, "retrying"))

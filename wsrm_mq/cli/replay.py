@@ -266,7 +266,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
-    """The service knows nothing of Ctrl-C."""
+    """Tell what goes on without this command: the service knows nothing of Ctrl-C."""
     from wsrm_mq.views.plans import outcomes
 
     plan = _plan(place, str(file)).id

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.verdict import Verdict
 
 UNSHOWN = ("key", "owner", "held", "delivery", "consumed")
-"""Of a sequence's row: what is not for people, or is told in other words."""
+"""Fields of a sequence's row that are not for people, or are told in other words."""
 
 
 @click.group()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # ``/metrics`` and ``/healthz`` of ``serve``: on a port of their own, whatever the service's own threads do.
 
 SECONDS: Final = 10.0
-"""So long a client may take to send its request."""
+"""How long a client may take to send its request."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -49,7 +49,7 @@ class _Quiet(WSGIRequestHandler):
     timeout = SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is worth no line."""
+        """Log nothing: a scrape is worth no line."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ _ITS_OWN: Final = {
     "headers": "--headers",
     "acknowledge": "--acknowledge",
 }
-"""What the middleware is told, not the server; one that is there already was told by its application."""
+"""Settings of the middleware, not of the server; one that is there already was told them by its application."""
 DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
@@ -174,15 +174,15 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
 
 
 def spare_the_collector() -> None:
-    """What is loaded by now stays: the garbage collector need not go through it time and again. What a message leaves
-    behind has no cycles, so it may look less often too."""
+    """Have the garbage collector pass over what is loaded by now, and look less often: what a message leaves behind has
+    no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
 
 def _bounds_of(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
-    """Those of the configuration; fewer connections where the system does not let us have so many."""
+    """The bounds of the configuration; fewer connections where the system does not allow so many."""
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
         tell("serve.few_files", connections=connections, limit=limit)
@@ -213,7 +213,8 @@ def _observed(middleware: Served, settings: Settings) -> Iterator[None]:
 
 
 def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:
-    """What is served, and every middleware in it: those that are there already, or a new one around ``application``."""
+    """The application to serve, and every middleware in it: those that are there already, or a new one around
+    ``application``."""
     from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads
     from wsrm_mq.hooks import is_asgi
     from wsrm_mq.serving.wrapping import found_in, named_by, outermost

@@ -37,7 +37,7 @@ def kept_as(place: Place, kept: Kept) -> KeptOf:
 
 
 def lent(db: Database) -> Callable[[], Any]:
-    """``db`` for each of several reads."""
+    """A function that gives ``db`` to each of several reads."""
 
     @contextmanager
     def reader() -> Iterator[Database]:
@@ -47,7 +47,7 @@ def lent(db: Database) -> Callable[[], Any]:
 
 
 def expected(db: Database, kept: KeptOf, now: int, most: int | None = None) -> Pruned:
-    """What would go, in ``most`` batches; ``None``: in all."""
+    """Find what would be pruned, in ``most`` batches; ``None``: in all."""
     from wsrm_mq.queue.retention import Pruned, batches
 
     found = Pruned()
@@ -57,7 +57,7 @@ def expected(db: Database, kept: KeptOf, now: int, most: int | None = None) -> P
 
 
 def room(place: Place, db: Database, now: int, used: int) -> Room:
-    """What pruning would make, of a store that uses so many bytes, and by which age."""
+    """The room that pruning would make in a store that uses ``used`` bytes, and the age that it prunes by."""
     from wsrm_mq.queue.retention import Kept
     from wsrm_mq.views.overview import Room
 
@@ -72,7 +72,7 @@ def room(place: Place, db: Database, now: int, used: int) -> Room:
 
 
 LOCK_SECONDS: Final = 1.0
-"""So long it tries to get the write lock: services hold it for much less."""
+"""How long it tries to get the write lock, in seconds: services hold it for much less."""
 
 
 def see(place: Place, db: Database) -> Sight:

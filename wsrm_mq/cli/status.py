@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 SHOWN_OF_A_KIND: Final = 3
-"""Findings of a kind on the screen."""
+"""The most findings of a kind on the screen."""
 # Findings that need attention, on the screen and as JSON.
 
 TOLD: Final = 100
-"""Findings of a kind in JSON."""
+"""The most findings of a kind in JSON."""
 MARGIN: Final = 10
 STYLES: Final = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
 
@@ -110,7 +110,7 @@ class Look(NamedTuple):
     sight: Sight
     findings: list[Finding]
     shorter: dict[str, str]
-    """Identifiers on the screen."""
+    """The short form of each identifier on the screen."""
     counts: list[Counted]
     tokens: list[Token]
     taken: float
@@ -237,7 +237,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
 
 
 def _show(place: Place, document: dict[str, Any], found: Look) -> None:
-    """What needs attention, then the state of it all."""
+    """Show what needs attention, then the state of everything."""
 
     _show_findings(place, found.findings, found.shorter)
     obstacle = found.sight.obstacle

@@ -51,8 +51,8 @@ def check_target(place: Place, target: str) -> None:
 
 
 def call_of(place: Place, target: str, *, connects: bool = False) -> Call | None:
-    """What delivers here; ``None``: the service that runs does. Where that cannot be called it ends the command, with
-    status 2."""
+    """The call that delivers messages here to ``target``; ``None``: the service that runs delivers them. Where the
+    target cannot be called the command ends, with status 2."""
     from wsrm_mq.replay import check_address, to_address, to_application
 
     if target == "app":
@@ -88,5 +88,5 @@ def policy_of(place: Place) -> Callable[[str | None], QueuePolicy]:
 
 
 def named(target: str) -> str:
-    """For people."""
+    """The name of a target, for people."""
     return "the service that runs" if target == "app" else target

@@ -54,7 +54,7 @@ _WORDS: Final = 120
 """A page of something else is quoted so far."""
 
 MOST: Final = 1_000
-"""Messages of one request."""
+"""The most messages of one request."""
 
 Query = tuple[tuple[str, str], ...]
 S = TypeVar("S")

@@ -52,7 +52,7 @@ class Gathering:
 
     @property
     def under_way(self) -> list[Future[None]]:
-        """Ends when nothing is under way."""
+        """Futures that end when nothing is under way any more."""
         return [] if self._under_way is None else [self._under_way]
 
     def finish(self) -> None:

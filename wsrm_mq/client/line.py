@@ -45,7 +45,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 60.0
 _LONGEST_HEADER: Final = 1024 * 1024
-"""A message's properties are in one."""
+"""The longest header of an answer, in bytes: a message's properties are in one."""
 _IDLE_SECONDS: Final = 4.0
 """An idle connection is closed by this side before most servers close it."""
 

@@ -87,7 +87,7 @@ class Copy:
         )
 
     def compared(self, live: set[int], at: float) -> None:
-        """It has all that was live at that time: drop what was not."""
+        """Drop what was not ``live`` at that time: the copy has all that was."""
         if self._places is not None:
             self.drop(self._places.keys() - live)
             self._stamp.touch()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 0.5
-"""Between two tries to reach a server that is away."""
+"""The pause between two tries to reach a server that is away."""
 LEAVE_SECONDS: Final = 5.0
 """The longest that a subscription which has ended by an error waits, as it is closed, until its server knows that."""
 CARRY_SECONDS: Final = 0.25
@@ -63,7 +63,7 @@ class Feed:
         self._sending = asyncio.Lock()
         """Held while acknowledgements are under way: those of a group are sent in order."""
         self._idle: asyncio.Future[list[Held]] | None = None
-        """It is done, with what is to be acknowledged, when there is room for messages by that."""
+        """A future that is done, with what is to be acknowledged, when there is room for messages by that."""
         self.looks_at = 0
         """When it looks next whether something is due, ms."""
         self._tasks = [self._line.begin(self._lease()), self._line.begin(self._settle())]
@@ -243,7 +243,7 @@ class RemoteSupply:
             await feed.stop()
 
     def ask(self) -> None:
-        """There may be something to send."""
+        """Look whether there is something to send."""
         now = now_ms()
         for feed in list(self._feeds.values()):
             if feed.flow.is_starved or feed.flow.needs(now):

@@ -1,4 +1,4 @@
-"""From file, environment and flags to settings that are checked."""
+"""Settings from a file, the environment and flags, checked."""
 
 from __future__ import annotations
 

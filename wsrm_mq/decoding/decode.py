@@ -41,7 +41,7 @@ _TOLD: Final = frozenset((*ADDRESSING_VERSIONS, *RM_OF_NAMESPACE, *SOAP_VERSIONS
 """Namespaces whose elements are taken apart. Elements of others may be secret, for example those of WS-Security."""
 _FACTS: Final = 50
 _LENGTH: Final = 1_000
-"""Characters of a value."""
+"""The most characters of a value that are told."""
 _DEPTH: Final = 12
 _WORD: Final = re.compile(r"\w+")
 

@@ -39,10 +39,10 @@ _UNREADABLE: Final = {
 """Recordings of another kind, by their first bytes."""
 _BEFORE_XML: Final = b"\xef\xbb\xbf \t\r\n"
 _MOST: Final = 100
-"""Messages of one file."""
+"""The most messages of one file."""
 _FIELDS: Final = 200
 _LONGEST: Final = 8_192
-"""Bytes of a field."""
+"""The most bytes of a field."""
 
 
 @dataclass

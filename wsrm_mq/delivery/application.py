@@ -58,7 +58,7 @@ _CLIENTS: Final = 1_024
 """The number of clients whose environ is remembered."""
 _MAX_REPLY: Final = 256 * 1024 * 1024
 _CODE_LENGTH: Final = 200
-"""Characters of a fault's code."""
+"""The most characters of a fault's code."""
 
 
 def _from_json(environ: str) -> Environ:

@@ -53,7 +53,7 @@ def _end(tx: Transaction, keys: Sequence[int]) -> list[Claim]:
 
 
 _LOOKS: Final = 10
-"""In the time that a gap may stay open."""
+"""The number of looks in the time that a gap may stay open."""
 
 
 class Gaps:
@@ -88,7 +88,7 @@ class Gaps:
 # forget their caches.
 
 LOOK_SECONDS: Final = 0.5
-"""Between two looks, at least."""
+"""The shortest time between two looks."""
 FAR_BEHIND: Final = 10 * BATCH
 """The number of rows behind from which on every process indexes: the process that moves a watermark may be one that
 only counts."""

@@ -83,8 +83,8 @@ class _Row(NamedTuple):
 
 
 def deliverable(store: Store, claim: Claim, after: int) -> list[Delivery]:
-    """Read the next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``. An empty list is
-    an answer."""
+    """Read the next messages of a sequence to run, from number ``after`` on, at most ``RUN_LENGTH``; none where nothing
+    of it is deliverable."""
     with store.reader() as db:
         if claim.entry:
             key = {"key": claim.entry}

@@ -70,7 +70,7 @@ class Delivery(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Heard:
-    """What the answer to a message that was sent changes."""
+    """The changes that the answer to a sent message makes."""
 
     verb: Verb[Receipt]
     committed: Callable[[Receipt], object]
@@ -108,7 +108,7 @@ class Outcome:
     is_known: bool = False
     """The application says that it had done it before."""
     is_copied: bool = False
-    """It is published, now that the application has taken it."""
+    """The message is published, now that the application has taken it."""
     is_sent: bool = False
     """It has left, and is settled only by its acknowledgement."""
     left_alone: float | None = None

@@ -36,7 +36,7 @@ from wsrm_mq.store.store import Store
 
 RUN_SECONDS: Final = 0.050
 LOOK_SECONDS: Final = 0.050
-"""Between two looks of a run whether an operator has stopped its sequence."""
+"""The time between two looks of a run whether an operator has stopped its sequence."""
 
 
 class OnDuty(Protocol):

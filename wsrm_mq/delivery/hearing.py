@@ -37,8 +37,8 @@ class Hearing:
         self._hand_over = hand_over
 
     def heard(self, channel: Channel, answer: Posted, delivery: Delivery | None = None) -> Heard | None:
-        """What the answer to a request that has left in ``channel`` changes; ``None``: it changes nothing.
-        ``delivery``: the request, where it is stored."""
+        """The changes that the answer to a request which has left in ``channel`` makes; ``None``: none. ``delivery``:
+        the request, where it is stored."""
         said = answer.said
         if answer.unreadable is not None:
             self._events.tell("answer.unreadable", error=answer.unreadable)

@@ -71,7 +71,7 @@ class Posted(NamedTuple):
     is_given_up: bool = False
     """Nothing was sent, and nothing will be: its host has never answered."""
     reply: ServiceReply | None = None
-    """What an application has answered, a fault too."""
+    """The answer of an application, a fault too."""
     relates_to: str | None = None
     """The MessageID of the message that this says to reply to."""
     status: int | None = None

@@ -29,7 +29,7 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
 
 _CODE_LENGTH = 200
-"""Characters of a fault's code."""
+"""The most characters of a fault's code."""
 _ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())
 _CLOSES: Final = frozenset(rm.action("CloseSequence") for rm in RM_VERSIONS.values() if rm.has_close)
 _UNIMPORTANT: Final = _ENDS | frozenset(rm.action("AckRequested") for rm in RM_VERSIONS.values())
@@ -126,8 +126,8 @@ def _is_gone(delivery: Delivery, about: About, answer: Posted) -> bool:
 
 
 def _as_it_leaves(delivery: Delivery, channel: Channel, about: About, body: bytes, content_type: str) -> bytes:
-    """With its place in the outbound sequence, and the acknowledgement of now where acknowledgements go there too
-    (D-ACK-028)."""
+    """The message with its place in the outbound sequence, and the acknowledgement of now where acknowledgements go
+    there too (D-ACK-028)."""
     terms, outbound = about.value.terms, outbound_of(about)
     place = outbound.value.header(delivery.key.number) if channel.is_numbered and outbound is not None else None
     acks: tuple[SequenceAcknowledgement, ...] = ()

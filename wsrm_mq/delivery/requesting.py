@@ -34,7 +34,7 @@ _RESPONSES: Final = {
     **{rm.action("CreateSequence"): CreateSequenceResponse for rm in RM_VERSIONS.values()},
     **{rm.action("CloseSequence"): CloseSequenceResponse for rm in RM_VERSIONS.values() if rm.has_close},
 }
-"""What has to come in answer, by Action."""
+"""The element that has to come in answer, by Action."""
 _CREATES: Final = frozenset(rm.action("CreateSequence") for rm in RM_VERSIONS.values())
 _BAD_REQUEST: Final = 400
 _TEMPORARY: Final = frozenset(("Server", "Receiver", "EndpointUnavailable"))
@@ -44,7 +44,7 @@ _INSECURE: Final = frozenset(
         *("UnsupportedAlgorithm", "UnsupportedSecurityToken", "MessageExpired", "BadContextToken"),
     )
 )
-"""Codes of WS-Security."""
+"""The codes of faults about WS-Security."""
 _NO_ENTRY: Final = frozenset((401, 403, 407))
 _NOT_TAKEN: Final = _INSECURE | frozenset(
     (
@@ -59,8 +59,9 @@ _GONE: Final = frozenset(("UnknownSequence", "SequenceTerminated", "SequenceClos
 
 
 def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
-    """What ``answer`` comes to for a message about a sequence of requests. A fault without an identifier is about that
-    sequence, as gSOAP writes it. Where there will be no sequence, the message that asks for it has done its work."""
+    """Judge what ``answer`` means for a message about a sequence of requests. A fault without an identifier is about
+    that sequence, as gSOAP writes it. Where there will be no sequence, the message that asks for it has done its
+    work."""
     if answer.left_alone is not None:
         return answer
     terms, expected = about.value.terms, _RESPONSES.get(delivery.action or "")

@@ -33,7 +33,7 @@ MOST_RANGES: Final = 512
 """The most ranges of all acknowledgements in one answer: a short request is not to get a huge answer."""
 
 LINES: Final = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
-"""Status lines."""
+"""The status line of each status."""
 _TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
 _SOAP: Final = {soap: (("Content-Type", f"{soap.media_type}; charset=utf-8"),) for soap in SOAPVersion}
 
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
-    """But for its length."""
+    """The fields of HTTP but for the length."""
     line: str = ""
     """The status line of an application; empty for the usual one."""
     left: Callable[[], object] | None = None
@@ -55,7 +55,7 @@ EMPTY: Final = Answer(202)
 
 
 def plain(status: int, text: str, *fields: tuple[str, str]) -> Answer:
-    """A text for people."""
+    """An answer that has a text for people."""
     return Answer(status, f"{text}\n".encode(), (*fields, *_TEXT))
 
 
@@ -284,7 +284,7 @@ _OLD_REPLY_MS: Final = 60_000
 _ALWAYS_REPLIED: Final = 2
 """Copies of a message after the first, each of which gets the reply, however old that is."""
 _REPEATED: Final = 100_000
-"""Messages whose copies are counted."""
+"""The most messages whose copies are counted."""
 
 
 class Copies:

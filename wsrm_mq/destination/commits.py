@@ -188,7 +188,8 @@ class Fetching:
         self._left = left
 
     def begin(self, request: Request, sender: Sender, element: MakeConnection) -> Answer | Commit:
-        """Where nothing waits the answer is empty, whether the address is known or not (SEC-029)."""
+        """Begin to answer a MakeConnection. Where nothing waits the answer is empty, whether the address is known or
+        not (SEC-029)."""
         headers = request.headers
         check_selection(element, headers)
         address = element.address or ""

@@ -1,4 +1,4 @@
-"""What the service says of itself: its WSDL, and what the middleware adds to that.
+"""The service's description of itself: its WSDL, and what the middleware adds to that.
 
 The application is asked for its whole WSDL, whatever part of it was wished, and answers as if it were not wrapped.
 What is made of that is another document, with a validator of its own (ETag).

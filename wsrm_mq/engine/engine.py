@@ -69,7 +69,7 @@ class Gate:
         """Taken as itself: an error thrown into a request's thread could leave a condition's own ``with`` locked."""
         self._changed = threading.Condition(self._lock)
         self._inside: set[int] = set()
-        """The threads that call."""
+        """The threads that are inside a call."""
         self._is_open = True
 
     def __call__(self, delivery: Delivery) -> Outcome:
@@ -198,7 +198,7 @@ def _text(name: Any) -> str:
 
 
 _LAST_COMMIT_SECONDS: Final = 1.0
-"""For the last commit of a close, whose time may be used up."""
+"""The time for the last commit of a close, whose own time may be used up."""
 _CALL_SECONDS: Final = 2.0
 """The longest wait of a fork for running operations, in a process that serves. A longer operation is forked with its
 open files."""
@@ -480,8 +480,8 @@ class Engine:
             self.janitor.start()
 
     def after_fork_in_child(self) -> None:
-        """Nothing that waits is taken before the grace is over: a child that execs, or does one job and ends, would be
-        killed with it."""
+        """Begin anew in the child, where nothing that waits is taken before the grace is over: a child that execs, or
+        does one job and ends, would be killed with it."""
         was_running = bool(self._pid)
         if was_running or self._left_open:
             self.store.abandon()

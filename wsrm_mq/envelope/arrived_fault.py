@@ -35,10 +35,10 @@ class FaultPass:
         parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
 
     def started(self) -> None:
-        """An element begins."""
+        """Take the beginning of an element."""
 
     def ended(self) -> None:
-        """An element ends."""
+        """Take the end of an element."""
 
     @property
     def local_path(self) -> list[str]:

@@ -58,7 +58,7 @@ class Headers(NamedTuple):
     fault_to: EndpointReference | None = None
     sequence: SequenceHeader | None = None
     ack_requested: tuple[AckRequested, ...] = ()
-    """No identifier twice."""
+    """The AckRequested headers, no identifier twice."""
     acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     """The well-formed ones; a malformed acknowledgement counts as none (§6 row 32)."""
     body: RMBody | None = None

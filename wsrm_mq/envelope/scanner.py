@@ -46,7 +46,7 @@ class _Alike(NamedTuple):
     """The parts that messages have in common: their headers, and the bytes around each of the fields."""
 
     headers: Headers
-    """But for the fields."""
+    """The headers that they have in common, but for the fields."""
     before: bytes
     """The bytes before the first field."""
     fields: list[tuple[bytes, Match, bytes]]

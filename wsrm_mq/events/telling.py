@@ -25,7 +25,7 @@ from wsrm_mq.events.inert import as_error, as_text, inert
 from wsrm_mq.events.table import EVENTS
 
 LONGEST: Final = 4_000
-"""Characters of a value in a line."""
+"""The most characters of a value in a line."""
 MOST_WAITING: Final = 1_000
 """Events that may wait for ``on_event``."""
 

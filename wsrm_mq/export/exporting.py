@@ -40,7 +40,7 @@ class Asked(NamedTuple):
     tables: tuple[str, ...] = tuple(TABLES)
     encoding: str = "ndjson"
     bodies: bool = False
-    """Envelopes, and bodies of replies."""
+    """Envelopes, and bodies of replies, are exported too."""
     headers: tuple[str, ...] = ()
     """The headers of requests that are given, beside Content-Type and SOAPAction."""
     security: bool = False

@@ -22,7 +22,7 @@ _OPENED: Final[WeakSet[Sends]] = WeakSet()
 
 
 def send_at_exit(node: Sends) -> None:
-    """A node is open."""
+    """Have a node that is open send what it has left when the program ends."""
     _OPENED.add(node)
 
 

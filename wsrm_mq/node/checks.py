@@ -26,7 +26,7 @@ def names_of(queue: object) -> list[str]:
 
 
 def check_who(option: str, name: object) -> None:
-    """A client, or who else is known by a name."""
+    """Check the name of a client, or of another that is known by a name."""
     if name is not None and not isinstance(name, str):
         raise ConfigurationError(f"`{option}` is {name!r}; it is a text.")
 
@@ -43,7 +43,7 @@ def check_durability(durability: Durability) -> Durability:
 
 
 def check_waits(gone: Gone, timeout: float | None) -> None:
-    """The way in which a put waits."""
+    """Check the way in which a put waits."""
     if timeout is not None:
         check_seconds("timeout", timeout)
     if gone not in get_args(Gone):
@@ -67,7 +67,7 @@ def check_id(message_id: object) -> None:
 
 
 def check_action(action: object) -> None:
-    """The act on what fits a filter."""
+    """Check the act on what fits a filter."""
     if action not in ACTIONS:
         raise ConfigurationError(f"`action` is {action!r}; it is one of {', '.join(ACTIONS)}.")
 

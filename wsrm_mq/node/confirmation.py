@@ -23,10 +23,10 @@ class Unasked:
         self._told: tuple[str, str] | None = None
         self._again_at = 0.0
         self._count = 0
-        """Those that are not told yet."""
+        """The number of refused puts that are not told yet."""
 
     def add(self, to: str, error: BaseException) -> None:
-        """``to``: the queue or topic."""
+        """Count a put that was refused; ``to``: its queue or topic."""
         one, now = (to, str(error)), time.monotonic()
         if one != self._told:
             self.tell()

@@ -20,7 +20,7 @@ from wsrm_mq.store.transaction import Transaction
 POLL_SECONDS: Final = 1.0
 SOONEST_SECONDS: Final = 0.002
 PAUSE_SECONDS: Final = 0.05
-"""Between two looks at what time has ended, where others ring more often than that."""
+"""The pause between two looks at what time has ended, where others ring more often than that."""
 
 
 class Doorbell:
@@ -198,7 +198,7 @@ class Doorbell:
 
 
 def _take_over(tx: Transaction, key: int, name: str) -> bool:
-    """Answers whether there is more."""
+    """Take messages over from a process that is gone; answers whether there is more."""
     more = expiring.holder_gone(tx, key, name) >= expiring.PORTION
     if not more:
         tx.execute(queues.LEAVE, {"key": key, "now": tx.now})

@@ -68,7 +68,7 @@ class Express:
         self._is_stale = self._is_closed = self._overflows = False
         self._thread: Lasting | None = None
         self._is_wanted = threading.Event()
-        """It is to look around."""
+        """It is set where the thread is to look around."""
         self._trouble = Repeated()
 
     # the keepers

@@ -338,13 +338,13 @@ class Flow:
             return self._batch.take() if is_due else []
 
     def not_sent(self, held: list[Held]) -> None:
-        """These wait again."""
+        """Have messages wait again that were not sent."""
         with self._lock:
             for one in held:
                 self._batch.add(one, self._clock())
 
     def sent(self, held: Sequence[Held], lost: int) -> None:
-        """These are settled, ``lost`` of them too late."""
+        """Note that messages are settled, ``lost`` of them too late."""
         with self._lock:
             for one in held:
                 self._backlog.settled(one.position)
@@ -381,7 +381,7 @@ class Flow:
         _call(waiters)
 
     def arrive(self, held: Sequence[Held]) -> bool:
-        """These are leased; answers whether they are taken: the flow is open."""
+        """Take messages that were leased; answers whether they are taken: the flow is open."""
         with self._lock:
             if not self.is_open:
                 return False

@@ -102,7 +102,7 @@ class Message:
         return json.loads(self.body)
 
     def ack(self, how: Answer = "ack") -> Settlement | None:
-        """It is taken. ``"cancel"``: ``release``; ``"expire"``: ``expire``."""
+        """Acknowledge the message: it is taken. ``"cancel"``: ``release``; ``"expire"``: ``expire``."""
         if how == "cancel":
             return self.release()
         if how == "expire":
@@ -112,7 +112,7 @@ class Message:
         return None if self._node is None else self._node.ack([self])[0]
 
     def release(self) -> Settlement | None:
-        """It goes back to its place, ready for any consumer."""
+        """Give the message back to its place, ready for any consumer."""
         return None if self._node is None else self._node.release([self])[0]
 
     def nack(self, error: object = "") -> Settlement | None:
@@ -120,11 +120,11 @@ class Message:
         return None if self._node is None else self._node.nack([self], error)[0]
 
     def reject(self, reason: object = "") -> Settlement | None:
-        """It is no good: it is a dead letter at once."""
+        """Reject the message: it is a dead letter at once."""
         return None if self._node is None else self._node.reject([self], reason)[0]
 
     def expire(self) -> Settlement | None:
-        """It is no longer wanted: it is a dead letter at once."""
+        """Expire the message, which is no longer wanted: it is a dead letter at once."""
         return None if self._node is None else self._node.expire([self])[0]
 
     def renew(self, lease: float | None = None) -> Settlement | None:

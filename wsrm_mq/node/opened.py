@@ -126,7 +126,7 @@ class Opened(Transacting[Transaction]):
         return cast("Place", self)
 
     def _rung(self) -> None:
-        """Something may be ready."""
+        """Look around, as something may be ready."""
         self.supply.rung()
 
     def _look(self) -> float:
@@ -263,7 +263,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def leave(tx: Unit) -> None:
-    """Nothing is leased here any more, and nothing of it is counted."""
+    """Leave the store: nothing is leased here any more, and nothing of it is counted."""
     while clearing.leave(tx):
         continue
     tx.execute(queues.LEAVE, {"key": tx.instance, "now": tx.now})

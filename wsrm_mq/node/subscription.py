@@ -187,7 +187,7 @@ class Subscription:
         return None
 
     def keep_ahead(self, message: Message) -> None:
-        """It was handed over to one who has gone meanwhile: it is the next."""
+        """Keep a message for the next call: the one who took it has gone meanwhile."""
         self._ahead.append(message)
 
     def hand_over(self, waiter: Callable[[], None]) -> Message | None:
@@ -212,7 +212,7 @@ class Subscription:
             one.flow.unwait(waiter)
 
     def ask(self) -> None:
-        """There may be something to send or to lease."""
+        """Look whether there is something to send or to lease."""
         for one in self.parts:
             one.home.supply.ask()
 
@@ -260,7 +260,7 @@ class Subscription:
         return [self._node.send(acknowledged)] if acknowledged else []
 
     def acknowledge(self, message: Message) -> None:
-        """It is taken: that is sent with its batch. Of one that was settled it is nothing."""
+        """Acknowledge a message, which is sent with its batch. Of one that was settled it is nothing."""
         for one in self.parts:
             one.home.supply.acknowledged(one.flow, message)
 

@@ -72,7 +72,7 @@ class Supply:
         self._lock = threading.Lock()
         self._under_way = self._again = False
         self._looks_at = 0
-        """When the watch looks next, ms."""
+        """The time when the watch looks next, in ms."""
         self._turns = 0
         self._left_at: int | None = None
         """When a message was left to other processes that none has leased since, ms; ``None``: there is none."""
@@ -130,7 +130,7 @@ class Supply:
             self.ask()
 
     def ask(self) -> None:
-        """There may be something to send or to lease."""
+        """Look whether there is something to send or to lease."""
         now = self.clock()
         flows = [flow for flow in self._flows if flow.needs(now)]
         if not flows:

@@ -25,11 +25,11 @@ from wsrm_mq.store.outbound import REQUESTING
 from wsrm_mq.store.transaction import Transaction
 
 ADOPTED = "store_adopted"
-"""What dead letters are marked with, and how their sequences ended."""
+"""The reason that dead letters are marked with, and the end of their sequences."""
 
 
 class Adopted(NamedTuple):
-    """What was given up with an older state of the store."""
+    """The counts of what was given up with an older state of the store."""
 
     ended: int
     """Sequences that were open."""
@@ -73,7 +73,7 @@ def rehearse(tx: Transaction, path: Path) -> None:
 
 
 def _take_from_elsewhere(tx: Transaction) -> None:
-    """No process of the place that it comes from runs anything here."""
+    """Take over what the store says runs elsewhere: no process of the place that it comes from runs anything here."""
     owned = [tx.lane(key) for (key,) in tx.execute(lanes.OWNED).fetchall()]
     owned += [tx.loose_entry(position) for (position,) in tx.execute(OWNED_LOOSE).fetchall()]
     for lane in owned:

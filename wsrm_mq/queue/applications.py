@@ -8,8 +8,8 @@ from wsrm_mq.store.transaction import Transaction
 
 
 def rename(tx: Transaction, old: str | None, new: str | None, reason: str, actor: str) -> int:
-    """What was stored for ``old`` is for ``new``; ``None`` is an application without a name. Answers how many queues
-    that are. Raises ``NotFound`` where there is none, ``NotAllowed`` while a process serves ``old``."""
+    """Make what was stored for ``old`` that of ``new``; ``None`` is an application without a name. Answers how many
+    queues that are. Raises ``NotFound`` where there is none, ``NotAllowed`` while a process serves ``old``."""
     if any(one.application == old for one in served(tx.db)):
         raise NotAllowed(f"a process serves {_word(old)}: stop it first.")
     count = hand_over(tx.db, old, new)

@@ -1,4 +1,4 @@
-"""That an archive holds what the store has: confirmed, so that retention need not wait for it; or withdrawn."""
+"""Confirmation that an archive holds what the store has, so that retention need not wait for it; and its withdrawal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wsrm_mq.store.transaction import Transaction, as_json
 
 
 class Archived(NamedTuple):
-    """What an archive says that it holds of a store."""
+    """The part of a store that an archive says it holds."""
 
     archive: str
     place: str
     number: int
-    """Of its manifest: each later one has a higher."""
+    """The number of its manifest: each later one has a higher."""
     store: str
     """Identity of the store."""
     mark: int
@@ -30,7 +30,7 @@ class Archived(NamedTuple):
     messages: tuple[AckRange, ...]
     """Positions that it holds, with what was deleted between them."""
     sequences: tuple[AckRange, ...]
-    """Keys."""
+    """Keys of sequences that it holds."""
 
 
 def confirm(tx: Transaction, held: Archived, *, actor: str) -> None:

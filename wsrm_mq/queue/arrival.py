@@ -138,7 +138,7 @@ class Receipt:
     """Another instance runs the sequence, or died while it did; or a tail has to be moved to the dead letters."""
 
     def turn_away(self, no_room: str) -> None:
-        """Nothing was recorded; the sender is told to come again."""
+        """Refuse for lack of room: nothing was recorded, and the sender is told to come again."""
         self.no_room = no_room
         self.outcome = "no_room"
 

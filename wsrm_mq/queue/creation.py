@@ -29,9 +29,9 @@ from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 UNUSED_AFTER: Final = 3_600_000
-"""Milliseconds without traffic."""
+"""A sequence is unused after so long without traffic, in ms."""
 _MOST: Final = 100
-"""So many are ended for one request, where the limit was lowered."""
+"""The most sequences that are ended for one request, where the limit was lowered."""
 
 
 def create(

@@ -1,4 +1,4 @@
-"""What an operator does with a message: each act is one transaction and leaves its ledger row.
+"""Acts of an operator on a message: each is one transaction and leaves its ledger row.
 
 A dead letter, like all that is settled, changes only so: it is redriven, which delivers it again; discarded, which can
 be undone while ``retain`` lasts; or confirmed, which leaves it where it is and ends its alarm. What is not settled is
@@ -35,7 +35,7 @@ _INSTEAD: Final = {
     "dead": "`wsrm-mq dead-letter redrive {0}` delivers it again.",
     BY_OPERATOR: "`wsrm-mq message restore {0}` brings it back.",
 }
-"""What can be done with a message of each outcome, or reason, where another act was asked for."""
+"""The acts that a message allows, by its outcome or its reason, where another act was asked for."""
 
 
 def redrive(
@@ -139,7 +139,7 @@ def check_outcome(tx: Transaction, one: Stored, *outcomes: str | None) -> None:
 
 
 def _instead(tx: Transaction, one: Stored) -> str:
-    """What can be done with a message instead: a sentence, or nothing."""
+    """The acts that a message allows instead: a sentence, or nothing."""
     if one.reason == REPLAYED:
         found = tx.execute(repairs.REPLAY_OF, {"message": one.message, "key": one.position}).fetchone()
         return "" if found is None else f"Its replay is at position {found[0]}."

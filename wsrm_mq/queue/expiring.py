@@ -32,7 +32,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 LeaseEnds = Callable[[Transaction, Lane, QueuePolicy, str], None]
 
 PORTION: Final = 256
-"""Entries in one turn."""
+"""The most entries in one turn."""
 
 
 def time_left(db: Database, now: int, reached: int, measured: int) -> int:
@@ -95,8 +95,8 @@ def _which(tx: Transaction, one: Standing) -> str:
 
 
 def end_leases(tx: Transaction, count: int = PORTION) -> int:
-    """Leases whose time is over end. That is a failure of the first message that each holder had: the others it had not
-    begun."""
+    """End the leases whose time is over. That is a failure of the first message that each holder had: the others it had
+    not begun."""
     ended = 0
     for owner, name, first, first_of_lanes in tx.execute(consuming.FIRST_ENDS).fetchall():
         why = f"its lease ended before it was acknowledged: instance {name}"
@@ -148,7 +148,7 @@ def holder_died(tx: Transaction, leases: Sequence[Lease], why: str) -> None:
 
 
 def _held(tx: Transaction, leases: Sequence[Lease]) -> list[Standing]:
-    """What is still leased of these."""
+    """The messages of these leases that are still leased so."""
     found = standing(tx, [one.position for one in leases])
     return [
         found[one.position]

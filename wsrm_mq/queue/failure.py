@@ -40,7 +40,7 @@ class Failed(NamedTuple):
     retry_at: int | None
     released: bool
     sends: Claim | None = None
-    """On what is to be sent because of it."""
+    """The claim on what is to be sent because of it."""
 
 
 def fail(
@@ -88,7 +88,8 @@ def fail(
 
 
 def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why: str) -> Failed:
-    """Nothing of this sequence can leave for so long, and nothing has failed: no step of a ladder is taken."""
+    """Leave a sequence alone for so long: nothing of it can leave, and nothing has failed, so no step of a ladder is
+    taken."""
     lane = still_mine(tx, held)
     wait_for_host(tx, lane, position, seconds, why)
     free(lane)
@@ -118,8 +119,8 @@ def after_failure(
 
 
 def _on_poison(policy: QueuePolicy, lane: Lane) -> OnPoison:
-    """A dead letter that fails again is one again: no operator's order depends on it. A plan's does. What is sent, and
-    what is in no lane, has no order."""
+    """The policy for a message whose tries are over. A dead letter that fails again is one again, as no operator's
+    order depends on it; a plan's does. What is sent, and what is in no lane, has no order."""
     if lane.kind in ("outgoing", "loose"):
         return OnPoison.DEAD_LETTER
     if lane.kind == "replay":

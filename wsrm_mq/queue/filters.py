@@ -18,7 +18,7 @@ from wsrm_mq.store.filtering import FIELDS, Comparison, Every, Field, Filter, No
 from wsrm_mq.store.transaction import Transaction
 
 LONGEST: Final = 4_000
-"""Characters of a filter."""
+"""The most characters of a filter."""
 MOST: Final = 200
 """Values in a filter; a comparison without one counts as one."""
 DEEPEST: Final = 20

@@ -1,4 +1,4 @@
-"""What an operator changes of a lane must not run meanwhile."""
+"""The check that a lane does not run while an operator changes it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
 
 
 def forget(tx: Transaction, name: str) -> None:
-    """No express message of a queue is kept any more."""
+    """Forget that express messages of a queue are kept: none is any more."""
     tx.execute(keeping.KEEP, {"key": tx.queue_named(name), "keeper": None})
 
 

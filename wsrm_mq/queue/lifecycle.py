@@ -1,5 +1,5 @@
-"""What a source says about its sequences outside of their messages: their end, a request for an acknowledgement, a
-fault. Each in one transaction."""
+"""Verbs for what a source says about its sequences outside of their messages: their end, a request for an
+acknowledgement, a fault. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODES: Final = frozenset(
         faults.SequenceClosed.subcode,
     )
 )
-"""Of the faults about a sequence. Only these are written down: a sender who makes up others costs nothing."""
+"""The codes of faults about a sequence. Only these are written down: a sender who makes up others costs nothing."""
 
 
 def lifecycle(

@@ -1,4 +1,4 @@
-"""What an operator does to a sequence: each act is one transaction and leaves its ledger row.
+"""Acts of an operator on a sequence: each is one transaction and leaves its ledger row.
 
 A process that runs the sequence is not asked: its next commit sees what was changed, so a run stops behind the message
 that it is at. The peer learns of an end by the fault that its next message gets.
@@ -23,7 +23,7 @@ from wsrm_mq.store.records import Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction
 
 TERMINATED: Final = "terminated_by_operator"
-"""What dead letters are marked with, where the rest of a sequence was given up."""
+"""The reason that dead letters are marked with, where the rest of a sequence was given up."""
 
 
 def hold(tx: Transaction, identifier: str, *, actor: str, reason: str) -> int | None:
@@ -84,10 +84,10 @@ def skip(tx: Transaction, identifier: str, number: int, *, actor: str, reason: s
 
 
 class Forced(NamedTuple):
-    """What came of forcing a sequence past its gap."""
+    """The result of forcing a sequence past its gap."""
 
     to: int
-    """What is held is deliverable up to this number."""
+    """Held messages are deliverable up to this number."""
     released: int
     """Messages that were held."""
     missing: AckRanges
@@ -149,7 +149,7 @@ def _end_of_gap(value: InboundSequence, past: int | None) -> int:
 
 
 class Ended(NamedTuple):
-    """What a sequence has left that takes no new number."""
+    """The rest of a sequence that takes no new number."""
 
     missing: AckRanges
     """Numbers below the highest received that never came."""

@@ -199,10 +199,10 @@ def _is_beyond(said: SequenceAcknowledgement, lanes: list[Lane]) -> bool:
 
 
 def end_outbound(tx: Transaction, outbound: OutboundRecord) -> None:
-    """Nothing new comes into the sequence: it ends when it is acknowledged, unless replies are to come that are sent.
-    Whether its TerminateSequence arrives changes nothing here (S-TRM-003). Where replies leave on responses, no more
-    of them do: it stays until it is acknowledged, or is forgotten with the one that it answers (D-TRM-014). What is
-    sent in requests of this side's own goes on."""
+    """End a sequence: nothing new comes into it, and it ends when it is acknowledged, unless replies are to come that
+    are sent. Whether its TerminateSequence arrives changes nothing here (S-TRM-003). Where replies leave on responses,
+    no more of them do: it stays until it is acknowledged, or is forgotten with the one that it answers (D-TRM-014).
+    What is sent in requests of this side's own goes on."""
     are_to_come = outbound.answered is not None and outbound.answered.is_unsettled
     if are_to_come and (outbound.endpoint is not None or _is_sent(tx, outbound)):
         return
@@ -215,7 +215,7 @@ def end_outbound(tx: Transaction, outbound: OutboundRecord) -> None:
 
 
 def end_of(outbound: OutboundRecord) -> TerminateSequence:
-    """What terminates the sequence (S-TRM-001)."""
+    """The element that terminates the sequence (S-TRM-001)."""
     return TerminateSequence(outbound.value.terms.identifier, outbound.value.given or None)
 
 
@@ -263,7 +263,7 @@ def _is_sent(tx: Transaction, outbound: OutboundRecord) -> bool:
 
 
 def lanes_of(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
-    """The lanes in which they do."""
+    """The lanes in which messages of the sequence leave in requests of this side's own."""
     keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
     return [lane for (key,) in keys if (lane := tx.lane(key)) is not None]
 
@@ -281,7 +281,7 @@ def reason_of(tx: Transaction, lane: Lane, number: int, reason: str) -> str:
 
 
 def _give_up(tx: Transaction, outbound: OutboundRecord) -> None:
-    """What is not acknowledged goes to the dead letters, or is forgotten where its destination was to fetch it."""
+    """Make dead letters of what is not acknowledged, or forget it where its destination was to fetch it."""
     for lane in lanes_of(tx, outbound):
         if lane.due_at is not None:  # it is fetched
             forget(tx, lane)
@@ -290,7 +290,7 @@ def _give_up(tx: Transaction, outbound: OutboundRecord) -> None:
 
 
 def step_of(tx: Transaction, outbound: OutboundRecord, event: Input) -> OutboundStep:
-    """Take a step, and write it down."""
+    """Take a step of the protocol, and write it down."""
     before = outbound.value
     step = take(before, event, tx.reached)
     if step.sequence != before:
@@ -313,8 +313,8 @@ def step_of(tx: Transaction, outbound: OutboundRecord, event: Input) -> Outbound
 
 
 def forget(tx: Transaction, channel: Lane) -> None:
-    """Nothing of what waits to be fetched there is kept any longer, and the ledger says so (MC-009). It is no dead
-    letter: whether it is fetched is its client's affair."""
+    """Forget what waits to be fetched there, and say so in the ledger (MC-009). It is no dead letter: whether it is
+    fetched is its client's affair."""
     count = tx.execute(FORGET, {"lane": channel.id, "now": tx.now}).rowcount
     channel.due_at, channel.cursor = None, channel.limit
     if count:

@@ -32,7 +32,7 @@ CANCELLED: Final = "replay_cancelled"
 SERVICE: Final = "app"
 """The target of a plan that the running service delivers."""
 _MAY_RUN: Final = 2 * RUN_AHEAD
-"""So many messages from its cursor on may an owner have read already."""
+"""How many messages from its cursor on an owner may have read already."""
 _BATCH: Final = 500
 
 
@@ -55,7 +55,8 @@ class Plan(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What a plan says of a message: ``group`` is the key of its sequence; ``breaks_order``: that is known."""
+    """A message of a plan: ``group`` is the key of its sequence; ``breaks_order``: it is known to run out of its
+    order."""
 
     group: int
     position: int
@@ -75,7 +76,7 @@ class Entered(NamedTuple):
 
 class Withdrawn(NamedTuple):
     messages: int
-    """Taken back."""
+    """The number of messages that were taken back."""
     left: int
     """Not taken back yet: a process may be delivering them, or they are more than one transaction takes."""
 
@@ -267,7 +268,7 @@ def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
 
 
 def _is_being_delivered(tx: Transaction, plan: str) -> bool:
-    """By a process that was stopped and lets end what it has called."""
+    """Whether a process that was stopped still lets calls of the plan end."""
     records = (tx.lane(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall())
     owners = {lane.owner for lane in records if lane is not None and lane.owner is not None}
     return any(owner_lives(tx, owner) is not False for owner in owners)

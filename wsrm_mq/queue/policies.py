@@ -20,8 +20,8 @@ FOREVER: Final = 253_402_300_799_000
 """ms since the epoch, the end of year 9999: when a lease ends that lasts until its holder goes."""
 
 Durability = Literal["recoverable", "relaxed", "express"]
-"""What a message survives: recoverable, a loss of power; relaxed, the death of all processes; express, nothing but the
-process that put it: it is in the memory of one, and gone with that."""
+"""The degree of safety of a message: recoverable, it survives a loss of power; relaxed, the death of all processes;
+express, nothing but the process that put it: it is in the memory of one, and gone with that."""
 Scope = Literal["node", "site", "enterprise"]
 _BOUNDS: Final = (
     *("max_backlog", "max_failures", "max_cancels", "max_deliveries"),
@@ -112,7 +112,7 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 ENDLESS: Final = 10_000
-"""Steps of a ladder that has no end."""
+"""The steps of a ladder that has no end."""
 
 
 @lru_cache(64)

@@ -82,7 +82,7 @@ class QueuePolicy:
     retry: tuple[int, ...] = (1_000, 5_000, 15_000, 60_000, 300_000)
     """The ladder: how long to wait before the second, third, … try. Empty: no second try."""
     resend: Resend = field(default_factory=Resend)
-    """The same for what this side sends."""
+    """The ladder for what this side sends."""
     on_poison: OnPoison = OnPoison.BLOCK
     on_fault: OnFault = OnFault.SETTLE
     acknowledge: Acknowledge = Acknowledge.STORED
@@ -107,7 +107,7 @@ class QueuePolicy:
     retain: int | None = 7 * 24 * 3_600_000
     """How long a settled message is kept; ``None``: for ever."""
     retain_until_archived: bool = False
-    """Nothing is deleted before an archive holds it."""
+    """Whether nothing is deleted before an archive holds it."""
     retain_ended: int = 30 * 24 * 3_600_000
     """How long an ended sequence is remembered."""
     retain_ledger: int = 30 * 24 * 3_600_000

@@ -22,7 +22,7 @@ from wsrm_mq.store.records import About, SequenceRecord, outbound_of
 from wsrm_mq.store.transaction import Transaction
 
 _MOST: Final = 16
-"""Acknowledgements in one answer."""
+"""The most acknowledgements in one answer."""
 
 
 class Fetched(NamedTuple):

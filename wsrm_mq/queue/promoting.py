@@ -88,7 +88,7 @@ def refuse_unusable(expressions: Mapping[str, str]) -> None:
 
 @lru_cache(maxsize=256)
 def _compiled(expression: str) -> _Expression:
-    """Raises ``ValueError``."""
+    """Compile an expression. Raises ``ValueError``."""
     if expression.startswith("$"):
         if _JSON_PATH.fullmatch(expression) is None:
             raise ValueError("a path into JSON is $.name, or $.name.name")

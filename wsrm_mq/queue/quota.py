@@ -17,7 +17,7 @@ class NodeQuota(NamedTuple):
     max_bytes: int | None = None
 
     def check(self) -> None:
-        """Raises ``ConfigurationError``."""
+        """Check the bounds. Raises ``ConfigurationError``."""
         for name, value in self._asdict().items():
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ConfigurationError(f"`{name}` of a node is {value!r}; it is at least 1, or None for no bound.")

@@ -1,4 +1,4 @@
-"""What a message is put with wishes for, beside its delivery: reports on its way, and a record of the sender's when it
+"""The wishes that a message is put with, beside its delivery: reports on its way, and a record of the sender's when it
 leaves. Each is written in the transaction that makes it true.
 
 A report is an ordinary message in the queue that the sender named, and asks for nothing itself. Where the message was

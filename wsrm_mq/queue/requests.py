@@ -303,8 +303,8 @@ def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | T
 
 
 def go_on(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
-    """What follows where nothing more of a sequence is sent: another one has the messages that are not acknowledged.
-    Answers its end, where that is to be told."""
+    """Have another sequence go on with what is not acknowledged, where nothing more of this one is sent. Answers its
+    end, where that is to be told."""
     if not outbound.has_requests or outbound.value.state not in _OVER:
         return None
     _carry_on(tx, outbound)
@@ -422,7 +422,8 @@ def pass_gap(tx: Transaction, outbound: OutboundRecord) -> bool:
 
 
 def seal(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
-    """No message follows those in a sequence: it ends when they are acknowledged. Answers its end, if that is now."""
+    """Let no message follow those in a sequence: it ends when they are acknowledged. Answers its end, if that is
+    now."""
     step_of(tx, outbound, Own.SEAL)
     was_open = outbound.value.is_open
     if outbound.value.last_number is not None:
@@ -447,5 +448,5 @@ def _end(tx: Transaction, outbound: OutboundRecord, reason: str) -> None:
 
 
 def close_element(outbound: OutboundRecord) -> CloseSequence:
-    """What closes the sequence (S-CLO-002)."""
+    """The element that closes the sequence (S-CLO-002)."""
     return CloseSequence(outbound.value.terms.identifier, outbound.value.given or None)

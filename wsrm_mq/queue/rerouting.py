@@ -1,4 +1,4 @@
-"""What waits for a next node goes by another route: that node does not answer, or no route leads to it any more.
+"""Messages that wait for a next node go by another route: that node does not answer, or no route leads to it any more.
 
 The next node may have had what was sent and not acknowledged: it is the same message whatever way it comes, and the
 node that has its queue takes it once. A sequence that some of it has left takes no more: what stays goes on in another.

@@ -26,8 +26,8 @@ def sent(
     release: bool,
     over_at: int | None = None,
 ) -> Settled:
-    """It has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter. Raises
-    ``FenceLost`` as ``settle`` does."""
+    """Note that it has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter.
+    Raises ``FenceLost`` as ``settle`` does."""
     record = still_mine(tx, held)
     wait = resend.wait(attempt)
     if wait is not None:

@@ -72,8 +72,8 @@ def retain(tx: Transaction, pattern: str, seconds: float | None) -> int:
 
 
 def replay(reader: Reader, now: int, pattern: str, since: Since, wanted: Filter | None) -> Iterator[Found]:
-    """What is retained of the topics of ``pattern``, in the order in which it was published. It is read in pages, and
-    nothing is changed by it."""
+    """Read what is retained of the topics of ``pattern``, in the order in which it was published. It is read in pages,
+    and nothing is changed by it."""
     conditions = [] if wanted is None else [wanted]
     if since.time is not None:
         conditions.append(Comparison(Field("received_at", False), ">=", (since.time,)))

@@ -1,5 +1,5 @@
-"""What is deleted, and when: messages that were settled long ago, then sequences that ended long ago, each with what
-the ledger says of it; then plans of replays, and what the ledger has said of nothing of the kind long ago.
+"""Retention: messages are deleted that were settled long ago, then sequences that ended long ago, each with the
+ledger's rows about it; then plans of replays, and old rows of the ledger about anything else.
 
 Nothing that is needed goes: what is unsettled, dead letters, and of a sequence that still answers duplicates the
 stored replies. The ranges stay until the sequence is forgotten, so no sequence answers differently before that: a
@@ -30,11 +30,11 @@ from wsrm_mq.store.transaction import Transaction, as_json
 
 BATCH: Final = 200
 SEQUENCES: Final = 50
-"""Forgotten in one transaction."""
+"""The most sequences that are forgotten in one transaction."""
 LEDGER: Final = 1_000
 """Rows of the ledger deleted in one transaction."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Of bodies; one message may have more."""
+"""The most bytes of bodies in a batch; one message may have more."""
 ARRIVED: Final = 30 * 24 * 3_600_000
 """Milliseconds for which a message of another node is known again at least, whatever a service keeps: one that was away
 may send for so long what has come by another way."""
@@ -57,11 +57,11 @@ class Kept(NamedTuple):
     ledger: int | None = None
     """A row of the ledger that is about neither a message nor a sequence; that of no partner holds for all."""
     until_archived: bool = False
-    """Nor before an archive holds it."""
+    """Whether nothing goes before an archive holds it."""
 
 
 KeptOf = Callable[[str | None], Kept]
-"""By a partner's name."""
+"""The times to keep things for, by a partner's name."""
 
 Reader = Callable[[], AbstractContextManager[Database]]
 
@@ -76,7 +76,7 @@ class Pruned(NamedTuple):
     ledger: int = 0
     """Rows of the ledger beside those that went with what they were about."""
     plans: int = 0
-    """Of replays."""
+    """The number of plans of replays."""
 
     def plus(self, other: Pruned) -> Pruned:
         return Pruned(*map(sum, zip(self, other, strict=True)))
@@ -87,12 +87,12 @@ class Pruned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one transaction deletes: a verb. ``entries`` are positions, the others keys."""
+    """The rows that one transaction deletes: a verb. ``entries`` are positions, the others keys."""
 
     expected: Pruned
     entries: tuple[int, ...] = ()
     messages: Mapping[int, int] = field(default_factory=dict)
-    """Those of ``entries``, with the size of their bodies."""
+    """The messages of ``entries``, each with the size of its body."""
     bodies: Mapping[int, int] = field(default_factory=dict)
     """Messages that lose their body only, with its size."""
     sequences: tuple[int, ...] = ()
@@ -101,7 +101,7 @@ class Batch:
     archived: Mapping[int, int] = field(default_factory=dict)
     """Positions that lose their entry or body only while an archive holds them, with their messages."""
     archived_sequences: tuple[int, ...] = ()
-    """Those of ``sequences`` that are forgotten only while an archive holds them."""
+    """The keys among ``sequences`` that are forgotten only while an archive holds them."""
     actor: str | None = None
     reason: str | None = None
 
@@ -167,8 +167,8 @@ class Batch:
 def batches(
     reader: Reader, kept: KeptOf, now: int, *, actor: str | None = None, reason: str | None = None
 ) -> Iterator[Batch]:
-    """What is due at ``now``, in the order in which it goes. Each batch has to be run before the next is asked for; or
-    none, to learn what would go. No connection is held between batches."""
+    """Find what is due at ``now``, in the order in which it goes. Each batch has to be run before the next is asked
+    for; or none, to learn what would go. No connection is held between batches."""
     with reader() as db:
         partners = [partner for (partner,) in db.execute(sql.PARTNERS)]
     terms = {partner: kept(partner) for partner in {None, *partners}}
@@ -283,7 +283,7 @@ def _old_ledger(reader: Reader, latest: int, until_archived: bool) -> Iterator[t
 
 
 def _ended_plans(reader: Reader, latest: int) -> tuple[str, ...]:
-    """Of which no sequence is kept. They are few: each is an act of an operator."""
+    """The ended plans of which no sequence is kept. They are few: each is an act of an operator."""
     with reader() as db:
         return tuple(plan for (plan,) in db.execute(sql.OLD_PLANS, (latest,)))
 

@@ -143,8 +143,8 @@ def crowded(tx: Transaction, connection: str | None, bound: int | None, *, alway
 
 
 def _unsettled_of(tx: Transaction, connection: str, bound: int) -> int:
-    """How many there are, as far as ``bound``. Everything up to the floor is settled, for ever (I6): it is not gone
-    through again."""
+    """Count the unsettled messages of a connection, as far as ``bound``. Everything up to the floor is settled, for
+    ever (I6): it is not gone through again."""
     (not_indexed,) = tx.execute(entries.NOT_INDEXED).fetchone()
     if not_indexed > _FEW:
         BY_CONNECTION.bring_forward(tx)

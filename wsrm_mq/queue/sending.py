@@ -45,11 +45,11 @@ class Sent(NamedTuple):
 
     position: int | None
     claim: Claim | None = None
-    """It is there where this process is to send it."""
+    """The claim on it where this process is to send it."""
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """For what collects them: one that comes into no hand counts as a run that broke off."""
+        """The claim, where there is one. It has to come into a hand, or it counts as a run that broke off."""
         return () if self.claim is None else (self.claim,)
 
 

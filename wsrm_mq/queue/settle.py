@@ -56,7 +56,7 @@ class Settled(NamedTuple):
     reply_header: SequenceHeader | None = None
     """The place that the reply has got in the offered sequence."""
     sends: Claim | None = None
-    """On what is to be sent because of it."""
+    """The claim on what is to be sent because of it."""
     needs_watch: bool = False
     """An acknowledgement is to be sent by itself; or what is left of a sequence without order waits for retries."""
     outgoing_position: int | None = None

@@ -154,8 +154,8 @@ def publish(tx: Transaction, topic: str, one: Put, *, mandatory: bool = False, b
 
 
 def write_down_unrouted(tx: Transaction, topic: str, one: Put) -> None:
-    """No queue has taken a message. That is on record among the acts of operators: one of them may lead it to a queue.
-    The actor is the client that published it."""
+    """Write down that no queue has taken a message. That is on record among the acts of operators: one of them may lead
+    it to a queue. The actor is the client that published it."""
     tx.ledger("unrouted", reason=topic, actor=one.header.client or clearing.ACTOR)
 
 

@@ -188,7 +188,7 @@ class State:
 
     def __init__(self) -> None:
         self.delivered: int = 0
-        """Messages."""
+        """The number of messages that were delivered."""
         self.last: dict[int, int] = {}
         """Group → the last of its lines that was delivered."""
         self.stopped: dict[int, Record] = {}

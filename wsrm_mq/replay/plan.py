@@ -37,7 +37,7 @@ the message is to pass for a new one. Characters other than letters, digits, ``-
 percent-encoded."""
 
 _HEADER: Final = 16 * 1024 * 1024
-"""Bytes that the first line may have."""
+"""The most bytes of the first line."""
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     ``counts`` has the number of messages in each state and with each flag."""
 
     wsrm_mq_plan: int
-    """``_FORMAT``."""
+    """The version of the format: ``_FORMAT``."""
     id: str
     made_at: int
     actor: str

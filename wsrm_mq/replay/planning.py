@@ -106,7 +106,7 @@ class Ordering:
         self._db.executemany(_ADD, candidates)
 
     def end(self) -> None:
-        """All are there."""
+        """Note that all messages are there."""
         self._db.execute("CREATE INDEX by_sequence ON candidate (sequence, number)")
 
     def sequences(self) -> Iterator[int]:
@@ -136,7 +136,7 @@ class Ordering:
 
 
 PIECE: Final = 500
-"""Messages that are read at a time."""
+"""The number of messages that are read at a time."""
 
 _STANDING: Final = {None: Standing.LIVE, "dead": Standing.DEAD}
 _NEVER: Final = {"empty_last_message": "empty last messages, which the service never gets"}

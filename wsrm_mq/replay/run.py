@@ -158,7 +158,7 @@ AHEAD: Final = 2_000
 have them twice. With a rate it is at most the messages of one second, since a service that was away delivers all of
 them at once."""
 PIECE: Final = 500
-"""Messages entered in one transaction."""
+"""The most messages that are entered in one transaction."""
 LOOK_SECONDS: Final = 0.02
 _STOPPED_SECONDS: Final = 1.0
 """The wait of a message whose turn did not come before its run was stopped: the run has ended by then."""
@@ -169,7 +169,7 @@ _LAST_WORD_SECONDS: Final = 2.0
 """The time for writing to a store that has just failed. The next run finds the messages whose end could not be
 written."""
 LIVES_SECONDS: Final = 1.0
-"""Between two looks whether a service lives."""
+"""The time between two looks whether a service lives."""
 _STANDS_SECONDS: Final = 5.0
 """After this time without a settled message a write asks the store whether it can write."""
 _SERVICE_SECONDS: Final = 5.0

@@ -1,4 +1,5 @@
-"""What other nodes have handed over is placed: in a queue of this node, or in the transmission queue of the next one.
+"""Messages that other nodes have handed over are placed: in a queue of this node, or in the transmission queue of the
+next one.
 
 One transaction settles what has come and writes it where it goes, so whenever a process is killed it is in one place.
 What has no place is a dead letter where it has come, with the reason; redriven, it is placed anew.
@@ -26,7 +27,7 @@ from wsrm_mq.store.driver import translate
 from wsrm_mq.store.transaction import Transaction, as_json
 
 MOST: Final = 64
-"""Messages of one transaction."""
+"""The most messages of one transaction."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _ANY_STORE: Final = Path()
 

@@ -1,4 +1,4 @@
-"""What a process of a node does for its routes: it sends what waits for next nodes, and places what has come."""
+"""The work of a process for the routes of its node: it sends what waits for next nodes, and places what has come."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wsrm_mq.queue.ownership import Claim
 
 _EVERYWHERE: Final = Allowed.listed("next_hop", ("0.0.0.0/0", "::/0", "public"))
-"""The operator says where routes lead."""
+"""Any address: the operator says where routes lead."""
 POLICY: Final = QueuePolicy(resend=Resend(spread=0.2))
 _SECONDS: Final = 60.0
 _QUESTION_SECONDS: Final = 5.0

@@ -38,7 +38,7 @@ class Use:
         return bound - self._used[what]
 
     def take(self, what: str, count: int = 1) -> None:
-        """Raises ``LimitReached``."""
+        """Use so many more of a thing. Raises ``LimitReached``."""
         self.room(what, count)
         self._used[what] += count
 
@@ -47,7 +47,7 @@ class Use:
         return min(wanted, max(1, int(getattr(self._bounds, what)) - self._used[what]))
 
     def add(self, what: str, count: int = 1) -> None:
-        """It has this, whatever its bound is."""
+        """Use so many more of a thing, whatever its bound is."""
         self._used[what] += count
 
     def give(self, what: str, count: int = 1) -> None:
@@ -55,7 +55,7 @@ class Use:
 
     @property
     def counts(self) -> Counter[str]:
-        """How much it has of each."""
+        """The number that is used of each thing."""
         return self._used
 
     @contextmanager

@@ -13,7 +13,7 @@ from wsrm_mq.node import Node
 from wsrm_mq.store.transaction import Transaction
 
 SECONDS: Final = 5.0
-"""Between two writes, however many events there are."""
+"""The time between two writes, however many events there are."""
 
 
 async def count_events(node: Node) -> None:

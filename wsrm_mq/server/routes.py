@@ -1,4 +1,4 @@
-"""What a server does for the routes of its node: it sends what waits for other nodes, and places what has come."""
+"""The work of a server for the routes of its node: it sends what waits for other nodes, and places what has come."""
 
 from __future__ import annotations
 

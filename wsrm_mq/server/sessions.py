@@ -42,7 +42,7 @@ from wsrm_mq.server.waiting import Lines, Wanted, give_back, taken
 from wsrm_mq.store.transaction import Transaction as Unit
 
 WATCH_SECONDS: Final = 0.1
-"""Between two looks for sessions that were silent for too long."""
+"""The time between two looks for sessions that were silent for too long."""
 REMEMBERED: Final = 10_000
 LATE_SECONDS: Final = 60.0
 """A lease that has ended is forgotten so much later: the clock of the store is another one."""
@@ -92,7 +92,7 @@ class Session:
         """Held while messages that its client has not got go back: the end of one return would let a subscription go on
         amid another one."""
         self.clients: set[str] = set()
-        """As whom it has subscribed."""
+        """The names of clients as which it has subscribed."""
 
     # presence
 
@@ -108,7 +108,7 @@ class Session:
             self.hear()
 
     def hear(self) -> None:
-        """Its client is there."""
+        """Note that its client is there."""
         self.heard_at, self.seen_at = self._sessions.clock(), time.time()
 
     def is_silent(self, now: float) -> bool:
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def positions(self) -> Set[int]:
-        """Where the messages are that it has."""
+        """The positions of the messages that it has."""
         return self._had.keys()
 
     @property
@@ -226,7 +226,7 @@ class Session:
         return await self._given(found, None)
 
     async def _given(self, found: list[Message], subscription: Subscription | None) -> list[Message]:
-        """Its client is given these."""
+        """Note messages that are given to its client."""
         if not self.is_open:
             if subscription is None:
                 await give_back(self._node, found)
@@ -417,7 +417,7 @@ class Session:
             one.subscription.gone([one.message], is_returned=act.action in RETURNS)
 
     def _dropped(self, one: Had) -> None:
-        """It has this one no longer."""
+        """Note that it has a message no longer."""
         if self._had.get(one.message.position) is one:
             del self._had[one.message.position]
             if one.subscription is None:
@@ -538,7 +538,7 @@ class Sessions:
             await asyncio.gather(*(one.end(has_died=True) for one in silent), return_exceptions=True)
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all sessions."""
         await asyncio.gather(*(one.end() for one in self.all))
 
 

@@ -23,7 +23,7 @@ from wsrm_mq.node.subscription import Subscription
 WIDEST: Final = 8
 """The most of a line that are served at once: their leases share a commit."""
 REST_SECONDS: Final = 0.002
-"""Between two looks."""
+"""The time between two looks."""
 
 
 class Wanted(NamedTuple):

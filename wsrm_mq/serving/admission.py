@@ -16,7 +16,7 @@ _REFUSED_PART: Final = 10
 _TELL_SECONDS: Final = 60.0
 _AT_ONCE: Final = 64
 _REST_SECONDS: Final = 0.05
-"""Between two looks for one that may go, where none might."""
+"""The time between two looks for a connection that may go, where none might."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ConnectionBounds:
     """Times in seconds."""
 
     connections: int = 1_000
-    """At a time."""
+    """The most connections at a time."""
     keep_alive: float = 120.0
     """The time for which a connection is kept without a request."""
     request_seconds: float = 60.0

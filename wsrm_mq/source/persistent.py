@@ -96,7 +96,7 @@ class Persistent(Patient):
         return f"answered {answered.status}" if is_away else None
 
     def place(self, url: str) -> str:
-        """What is away with an address that is."""
+        """The host of an address: all of its addresses are away together."""
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc}".lower()
 

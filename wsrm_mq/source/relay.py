@@ -80,7 +80,7 @@ def call_of(to: Destination, message: OutgoingMessage, *, wants_reply: bool, off
 
 
 def request_of(call: Call) -> tuple[Destination, OutgoingMessage]:
-    """A call as it is stored."""
+    """Read a call that is stored."""
     versions = RM_OF_LABEL[call.rm], SOAP_OF_LABEL[call.soap], ADDRESSING_OF_LABEL[call.addressing]
     to = EndpointReference(call.destination)
     message = OutgoingMessage(to, call.message_id, call.action, call.content_type, call.envelope)

@@ -44,8 +44,8 @@ _SIGNATURE: Final = f"""<ds:Signature xmlns:ds="{_DS}"><ds:SignedInfo>\
 <wsse:Reference URI="#{{}}" ValueType="{_TOKEN["ValueType"]}"/></wsse:SecurityTokenReference></ds:KeyInfo>\
 </ds:Signature>"""
 _locks: Final[dict[int, threading.Lock]] = {}
-"""By the ``id`` of an object that signs. Several threads send, and it may keep elements of lxml, which are in one tree
-at a time."""
+"""The lock of each object that signs, by its ``id``. Several threads send, and it may keep elements of lxml, which are
+in one tree at a time."""
 
 
 class Signer(Protocol):

@@ -76,7 +76,7 @@ class Sent(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a destination has replied: an envelope, or a message with parts; a fault is one too."""
+    """The reply of a destination: an envelope, or a message with parts; a fault is one too."""
 
     status: int
     content_type: str
@@ -143,7 +143,7 @@ class RMSource:
         if (name := _unsendable(self._headers)) is not None:
             raise ConfigurationError(f"headers: the value of {name} is not one line of latin-1 characters.")
         self.signers: dict[str, Signer] = {}
-        """What signs, by the URL that it is for: see ``sign``."""
+        """The objects that sign, by the URL that they sign for: see ``sign``."""
         self._signing = threading.Lock()
         about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
         self.told = frozenset(name for name, value in about_http.items() if value)

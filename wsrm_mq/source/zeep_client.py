@@ -32,7 +32,7 @@ from wsrm_mq.source.source import RESEND, Reply, RMSource, Sent
 from wsrm_mq.versions import ADDRESSING_VERSIONS, WSRM_1_0
 
 _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"
-"""What the plug-in tells the transport, among the headers of HTTP; it is not sent."""
+"""The header of HTTP that tells the transport whether a reply is wanted; it is not sent."""
 _STAMPED: Final = ("Action", "MessageID", "To", "ReplyTo", "FaultTo", "From")
 _OWN_WAITS: Final = 5
 """The first waits between sendings, which a WSDL may state; those behind them are the usual ones."""
@@ -216,8 +216,8 @@ class Later:
         return self._client.source.is_settled(self.sent)
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the operation returns, or raises; ``None`` once it is acknowledged, where it has no output. Raises
-        ``Pending`` after ``timeout`` seconds."""
+        """Wait for what the operation returns, or raises; ``None`` once it is acknowledged, where it has no output.
+        Raises ``Pending`` after ``timeout`` seconds."""
         if not self._wants_reply:
             return self._client.source.wait(self.sent, timeout)
         return self._client.read(self._operation, self._client.source.reply(self.sent, timeout))
@@ -318,8 +318,8 @@ class ReliableClient(zeep.Client):
         return _Operations(self, take)
 
     def replies(self, message_id: str) -> Any:
-        """What the operation of this MessageID has returned, whichever process has called it; ``None`` where there is
-        no reply yet. Raises what it raises, and ``NotFound``."""
+        """The result of the operation that was called with this MessageID, whichever process has called it; ``None``
+        where there is no reply yet. Raises what it raises, and ``NotFound``."""
         reply, action = self.source.replies(message_id), self.source.action_of(message_id)
         if reply is None:
             return None
@@ -330,7 +330,7 @@ class ReliableClient(zeep.Client):
         raise NotFound(f"{message_id}: no operation of this WSDL has the action {action}.")
 
     def read(self, operation: str, reply: Reply) -> Any:
-        """What an operation returns for a reply."""
+        """Read what an operation returns from a reply."""
         binding = self.service._binding
         return binding.process_reply(self, binding.get(operation), answered(reply))
 
@@ -401,7 +401,7 @@ _SAID_BY: Final = {
     "cert": ("certificate", 'certificate="certificate-and-key.pem"'),
     "proxies": ("proxy", 'proxy="http://proxy:3128"'),
 }
-"""What a session has for its requests → the option of ``RMSource`` that says it, and how."""
+"""Settings of a session for its requests → the option of ``RMSource`` that says the same, and how."""
 
 
 def _refuse_session(session: requests.Session, source: RMSource) -> None:

@@ -128,7 +128,7 @@ def _narrowed(table: Table, filters: Iterable[spark.Filter], within: Bounds) -> 
 
 
 KEYS: Final = 250_000
-"""The keys of a partition."""
+"""The number of keys in a partition."""
 PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 """Characters that Spark takes for a pattern in the name of a file."""
 _SPARK_TYPES: Final[dict[Kind, t.DataType]] = {

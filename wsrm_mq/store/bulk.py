@@ -66,7 +66,7 @@ def _positional(statement: ClauseElement) -> str:
 
 
 def _changes(table: Table, key: str, columns: Sequence[str]) -> Bulk:
-    """Written by hand: SQLAlchemy has no UPDATE that joins VALUES for SQLite."""
+    """An UPDATE of many rows in one statement, written by hand: SQLAlchemy has none that joins VALUES for SQLite."""
     names = [f'"{name}"' for name in columns]
     row = f"({', '.join(_typed(table.c[column]) for column in (key, *columns))})"
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)

@@ -30,7 +30,7 @@ class ConnectionCache:
         self.unsettled: dict[str, int] = {}
         """How many unsettled messages a connection has, at most."""
         self.asked_at: dict[str, int] = {}
-        """At which transaction's time they were counted last."""
+        """The time of the transaction that counted a connection's messages last."""
         self.floors: OrderedDict[str, int] = OrderedDict()
         """The key of a message below which, and at which, all of a connection's are settled: for ever, so it stays
         true whatever is written."""
@@ -107,7 +107,7 @@ many sequences that lead to addresses; ``None``: it may be."""
 
 
 def may_send(_url: str, _who: str | None, _waited: float, _taken: int) -> LeftAlone | None:
-    """Wherever it is to."""
+    """Let all leave, wherever it is to."""
     return None
 
 

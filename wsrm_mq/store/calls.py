@@ -27,7 +27,7 @@ OUTCOME: Final = compiled(
     .order_by(entry.c.id.desc())
     .limit(1)
 )
-"""What became of the request that was stored at the position ``:message``, whatever sequence has it now."""
+"""The outcome of the request that was stored at the position ``:message``, whatever sequence has it now."""
 _own, _beside, _head = entry.alias("own"), entry.alias("beside"), entry.alias("head")
 _numbered, _other = channel.alias("numbered"), channel.alias("other")
 WHY: Final = compiled(

@@ -143,8 +143,8 @@ IS_GAP: Final = or_(
     and_(entry.c.outcome == "dead", entry.c.reason != "not_replied_to"),
     *(entry.c.reason == reason for reason in ("by_operator", "replayed")),
 )
-"""What is settled so was given up, taken out by an operator, or has gone on under another number: its own is a gap for
-ever, unless it is acknowledged."""
+"""An entry that was given up, taken out by an operator, or has gone on under another number: its own number is a gap
+for ever, unless it is acknowledged."""
 _OUT: Final = select(entry.c.number, entry.c.last_error).where(
     *(entry.c.lane == p("lane"), entry.c.number >= 1),
     text("outcome IN ('dead', 'discarded')"),  # the words of an index
@@ -178,7 +178,7 @@ class Channel(NamedTuple):
     outbound: int | None = None
     """Key of the outbound sequence."""
     is_numbered: bool = False
-    """They have their numbers in that."""
+    """Whether its messages have their numbers in the outbound sequence."""
 
     @property
     def row(self) -> dict[str, object]:
@@ -199,7 +199,7 @@ class Channel(NamedTuple):
 
 
 def endpoint_text(endpoint: EndpointReference | None) -> str | None:
-    """As one text: a JSON list of address and parameters."""
+    """Write an endpoint as one text: a JSON list of address and parameters."""
     return None if endpoint is None else json.dumps([endpoint.address, *endpoint.parameters], ensure_ascii=False)
 
 

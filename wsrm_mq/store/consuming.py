@@ -198,7 +198,7 @@ NEVER_DELIVERED: Final = compiled(
     .where(_THESE)
     .values({**_FREE, "deliveries": entry.c.deliveries - case((entry.c.outcome == "delivered", 0), else_=1)})
 )
-"""What is delivered at most once was settled by its lease, and stays as it is."""
+"""A message that is delivered at most once was settled by its lease, and stays as it is."""
 RELEASE: Final = compiled(update(entry).where(_THESE).values({**_FREE, "cancels": entry.c.cancels + 1}))
 FAIL: Final = compiled(
     update(entry)

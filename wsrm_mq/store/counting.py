@@ -85,7 +85,7 @@ class Tally:
         return self._refused
 
     def wait(self, counts: Mapping[Key, int]) -> None:
-        """These were committed, and not written."""
+        """Keep counts that were committed, and are not written yet."""
         for key, value in counts.items():
             self._waiting[key] = self._waiting.get(key, 0) + value
 

@@ -199,7 +199,7 @@ LEAVES: Final = compiled(
     .join(entry, entry.c.message == message.c.id)
     .where(_KEY, entry.c.priority.is_not(None))
 )
-"""What is counted and told when an entry that is consumed leaves its queue, or comes back."""
+"""The columns that are counted and told when an entry that is consumed leaves its queue, or comes back."""
 _BODY_OF: Final = (
     "SELECT message.id, body IS NOT NULL FROM entry JOIN message ON message.id = message WHERE entry.id = :key"
 )

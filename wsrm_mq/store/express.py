@@ -92,7 +92,7 @@ class Relayed:
 
 
 class _NoFiles(Guard):
-    """Nothing that could be removed or replaced."""
+    """The guard of a store without files: nothing could be removed or replaced."""
 
     are_there = True
 
@@ -116,7 +116,7 @@ class _NoFiles(Guard):
 
 
 class _NoReserve(Reserve):
-    """Nothing that could fill a disk which settlements need."""
+    """The reserve of a store without files: nothing fills a disk which settlements need."""
 
     is_spent = False
 
@@ -185,10 +185,10 @@ class ExpressStore(Store):
         self._end_reading()
 
     def bear_witness(self) -> None:
-        """Nothing of it outlives its process."""
+        """Write nothing: nothing of the store outlives its process."""
 
     def stay_in_place(self) -> None:
-        """The store itself does."""
+        """Do nothing: the store beside stays in its place."""
 
 
 def unsettled(tx: Transaction, names: Collection[str]) -> dict[str, int]:

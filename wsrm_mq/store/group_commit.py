@@ -34,7 +34,7 @@ OTHERS_BYTES: Final = 64 * 1024
 
 
 class GroupCommit:
-    """It commits nothing before ``start``."""
+    """Runs verbs together in one transaction, and commits nothing before ``start``."""
 
     def __init__(
         self,

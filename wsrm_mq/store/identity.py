@@ -57,13 +57,13 @@ def identify(db: Database) -> Identity:
 
 
 def advance(tx: Transaction) -> Identity:
-    """Move the mark. The witness is told when this is committed."""
+    """Move the mark, which counts the states of the store. The witness is told when this is committed."""
     return Identity(*tx.execute(ADVANCE).fetchall()[0])
 
 
 def begin_epoch(db: Database) -> None:
-    """From this mark on another run of the service writes. It may have been put back from a copy before: to next nodes
-    no number is given again that may have been given then."""
+    """Begin another run of the service, which writes from this mark on. It may have been put back from a copy before:
+    to next nodes no number is given again that may have been given then."""
     db.execute(_BEGIN, (secrets.token_hex(8),))
     db.execute(_SEAL)
     db.execute(_KEEP, (EPOCHS,))
@@ -81,7 +81,7 @@ def is_of_another_past(epoch: str | None, here: str | None) -> bool:
 
 
 def rename(tx: Transaction) -> None:
-    """From now on this is a store of its own, no copy of another."""
+    """Make this a store of its own, no copy of another."""
     tx.execute(_RENAME, (secrets.token_hex(16),))
 
 

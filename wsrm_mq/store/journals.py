@@ -47,7 +47,7 @@ REPORTED: Final = compiled(
     .join(queue, queue.c.id == func.coalesce(entry.c.origin, entry.c.queue))
     .where(entry.c.id == p("key"))
 )
-"""What a report on the entry ``:key`` says, and the name of the queue that has it."""
+"""The facts in a report on the entry ``:key``, and the name of the queue that has it."""
 IS_RECORDED: Final = compiled(
     select(entry.c.id).where(
         *(entry.c.message == p("message"), entry.c.journal_of == p("position"), entry.c.queue == p("queue"))

@@ -98,7 +98,7 @@ class LooseEntry(Lane):
 
     @classmethod
     def load(cls, position: int, row: tuple[Any, ...]) -> LooseEntry:
-        """From what ``LOOSE_ENTRY`` answers."""
+        """Make an entry from what ``LOOSE_ENTRY`` answers."""
         queue, outcome, priority, principal, received_at, *rest = row
         run = dict(zip(LOOSE_COLUMNS, rest, strict=False))
         own = dict(zip(_OF_ITS_OWN, rest[len(LOOSE_COLUMNS) :], strict=True))

@@ -38,7 +38,7 @@ _GOES: Final[dict[str, Any]] = {
     "priority": p("priority"),
     **dict.fromkeys(("expires_at", "hold", "retry_from", "retry_at")),
 }
-"""It had its deadline from the queue, and waited for others."""
+"""The changes of an entry that goes to the other mode: it had its deadline from the queue, and waited for others."""
 MOVE_ENTRIES: Final = compiled(
     update(entry).where(entry.c.lane == p("lane"), entry.c.number >= 1, _IS_ONE_WAY).values(_GOES)
 )

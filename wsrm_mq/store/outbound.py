@@ -114,7 +114,7 @@ TO_TEND: Final = compiled(
     )
     .order_by(outbound.c.queue, outbound.c.id)
 )
-"""Those about which something may be due."""
+"""Sequences of requests about which something may be due."""
 _SPOKE: Final = (
     select(lane.c.id)
     .join(channel, channel.c.lane == lane.c.id)
@@ -202,7 +202,7 @@ class OutboundRecord:
 
     @classmethod
     def load(cls, columns: Mapping[str, Any], answered: SequenceRecord | None = None) -> Self:
-        """From ``OUTBOUND_COLUMNS`` by name."""
+        """Make a record from ``OUTBOUND_COLUMNS`` by name."""
         row = {name.removeprefix("outbound_"): columns[name] for name in _NAMES}
         soap, addressing = SOAP_OF_LABEL[row["soap"]], ADDRESSING_OF_LABEL[row["addressing"]]
         terms = OutboundTerms(row["identifier"], RM_OF_LABEL[row["rm"]], soap, addressing, row["expires_at"])

@@ -84,7 +84,8 @@ UNSETTLED: Final = compiled(select(queue.c.messages, queue.c.bytes).where(queue.
 
 
 def lately(count: ColumnElement[float], now: ColumnElement[int]) -> ColumnElement[float]:
-    """What is left of a ``count`` of messages: it fades within a minute, and so is about that of the last one."""
+    """The part of a ``count`` of messages that is left at ``now``: it fades within a minute, and so is about that of
+    the last one."""
     passed = func.abs(now - queue.c.counted_at) / literal_column("60000.0")
     return count * func.greatest(literal_column("0.0"), literal_column("1.0") - passed)
 

@@ -117,7 +117,7 @@ class Refusals:
             return [*self._waiting.values()]
 
     def written(self, rows: list[Refusal]) -> None:
-        """These are in the store."""
+        """Note that these rows are in the store."""
         with self._lock:
             for row in rows:
                 key = (row.reason, row.partner)

@@ -161,7 +161,8 @@ BEHIND: Final = compiled(
 _PART: Final = _WAITING.where(_FOR, entry.c.number <= p("upto", type_=Number))
 WAITING_FOR: Final = compiled(_PART.limit(p("count", required=True)))
 COUNT_FOR: Final = compiled(select(func.count()).select_from(_PART.order_by(None).subquery()))
-"""What waits in a lane of these ends, a JSON list: of each the nodes that have had it, and then its queue."""
+"""The messages in a lane that are for these ends, a JSON list: of each the nodes that have had it, and then its
+queue."""
 _place = func.row_number().over(order_by=entry.c.number)
 MOVE: Final = compiled(
     insert(entry).from_select(
@@ -228,7 +229,7 @@ EXPRESS_BEFORE: Final = compiled(
     )
     .order_by(outbound_sequence.c.id)
 )
-"""Those of express messages of earlier runs of the store."""
+"""The sequences of express messages that earlier runs of the store have begun."""
 LANES_OF: Final = compiled(select(channel.c.lane).where(channel.c.outbound == p("outbound")))
 TO_SEND: Final = compiled(
     select(lane.c.id)
@@ -257,7 +258,7 @@ _WISHING: Final = (
     .join(entry, entry.c.message == message.c.id)
 )
 GIVEN_UP: Final = compiled(_WISHING.where(entry.c.id == p("key"), routed.c.asks > 0))
-"""What is told of a message that goes no further from its transmission queue."""
+"""The facts that are told of a message which goes no further from its transmission queue."""
 LEFT: Final = compiled(
     _WISHING.where(
         message.c.id.in_(select(func.keys_in(p("keys", required=True)).table_valued("value").c.value)),

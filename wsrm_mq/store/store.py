@@ -124,7 +124,8 @@ class Store:
 
     @property
     def is_disk_full(self) -> bool:
-        """Also where there was no room for the reserve from the beginning, which the writer cannot tell."""
+        """Whether the disk is full, also where there was no room for the reserve from the beginning, which the writer
+        cannot tell."""
         return self.writer.is_disk_full or is_spent(self.path)
 
     @property
@@ -262,7 +263,7 @@ class Store:
         self._close_readers()
 
     def resume(self) -> None:
-        """The parent, after the fork."""
+        """Go on in the parent, after the fork."""
         if self.is_open:
             self.writer.resume()
         with self._readers_lock:

@@ -62,7 +62,8 @@ TO_COPY: Final = compiled(
     .outerjoin(header, header.c.message == message.c.id)
     .where(entry.c.id == p("key"), message.c.body.is_not(None))
 )
-"""Of a message that is copied: its key, its endpoint, its action, its request, and whether it has a header."""
+"""The facts about a message that is copied: its key, its endpoint, its action, its request, and whether it has a
+header."""
 BODY: Final = compiled(select(message.c.body).where(message.c.id == p("key")))
 DROP_HEADER: Final = compiled(delete(header).where(header.c.message == p("key")))
 DROP_MESSAGE: Final = compiled(delete(message).where(message.c.id == p("key")))

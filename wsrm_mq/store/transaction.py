@@ -45,7 +45,7 @@ class Transaction(UnitOfWork):
         self._loose: dict[int, LooseEntry] = {}
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0
-        """How much more is held after it."""
+        """The number of messages, and of bytes, that are held more after this transaction."""
 
     def lane(self, key: int) -> Lane | None:
         """The lane with this key, to be read and changed; ``None`` where there is none."""

@@ -75,7 +75,7 @@ class UnitOfWork:
             cache.positions = self.db.positions()
         self._positions = cache.positions
         self._position = 0
-        """The last that an entry has."""
+        """The last position that an entry has."""
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""

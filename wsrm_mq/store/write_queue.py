@@ -84,7 +84,7 @@ class WriteQueue:
         return [write for write in batch if not write.keep]
 
     def put_back(self, batch: list[Write[Any]]) -> None:
-        """To the front: it came before what waits."""
+        """Put a batch back to the front: it came before what waits."""
         self.waiting.extendleft(reversed(batch))
         self.urge()
 
@@ -93,7 +93,7 @@ class WriteQueue:
         self.is_due = bool(self.waiting)
 
     def release(self, batch: list[Write[Any]]) -> None:
-        """These are told how it went: there is room for other requests."""
+        """Let a batch go, which is told how it went: there is room for other requests."""
         for write in batch:
             if write.is_request:
                 self.requests -= 1

@@ -184,7 +184,7 @@ class Writer:
         return False
 
     def _lead(self) -> bool:
-        """Answers whether something is left."""
+        """Write what waits, in the thread that asks; answers whether something is left."""
         commit = self._commit
         with self._lock:
             is_in_trouble = self._reserve.is_spent or self._trouble.is_on or commit.guard.lost is not None

@@ -1,1 +1,1 @@
-"""What the store says, read from its published views and put into words."""
+"""The store's published views, read and put into words."""

@@ -1,4 +1,5 @@
-"""What needs attention in a store: one list, worst first. ``status`` begins with it, ``check`` judges by it.
+"""The findings that need attention in a store: one list, worst first. ``status`` begins with it, ``check`` judges by
+it.
 
 Each kind is measured by a number, and thresholds on that say how bad it is; ``findings`` has what each kind is about,
 and what to do. Times are ms since the epoch.

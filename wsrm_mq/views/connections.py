@@ -96,7 +96,7 @@ def names_from(db: Database, part: str) -> Iterator[str]:
 
 
 class StoredRequest(NamedTuple):
-    """What the store keeps of the HTTP request that brought a message."""
+    """The HTTP request that brought a message, as far as the store keeps it."""
 
     position: int
     received_at: int

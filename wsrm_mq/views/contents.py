@@ -24,9 +24,9 @@ class Oldest(NamedTuple):
 class Contents(NamedTuple):
     queues: int
     sequences: dict[str, int]
-    """By protocol state."""
+    """The number of sequences by protocol state."""
     messages: dict[str, int]
-    """By outcome; ``LIVE``: without one."""
+    """The number of messages by outcome; ``LIVE``: without one."""
     pruned: int
     """Messages that were deleted, of the sequences that are there."""
     oldest_undelivered: Oldest | None

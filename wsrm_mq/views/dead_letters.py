@@ -89,7 +89,7 @@ def _read(db: Database, positions: Sequence[int]) -> list[Letter]:
 
 
 def originals(db: Database, positions: Sequence[int]) -> Iterator[Original]:
-    """Of each message the key that it came under; in no order."""
+    """The key that each message came under; in no order."""
     for start in range(0, len(positions), PIECE):
         yield from map(
             Original._make, db.execute(_ORIGINALS, {"positions": json.dumps(positions[start : start + PIECE])})

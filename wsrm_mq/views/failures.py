@@ -1,5 +1,5 @@
-"""What went wrong, in groups: attempts that failed alike, messages that the service answered with a fault, and what was
-refused before it was stored.
+"""Failures in groups: attempts that failed alike, messages that the service answered with a fault, and what was refused
+before it was stored.
 
 Only reads the published views. Times are ms since the epoch.
 """
@@ -27,7 +27,7 @@ from wsrm_mq.views.reading import what_fits
 from wsrm_mq.views.refusals import REFUSED, Refusal, key_of, option_named, refusals
 
 LOOKED_AT: Final = 20_000
-"""So many attempts, the newest that fit, are grouped."""
+"""The most attempts, the newest that fit, that are grouped."""
 MOST: Final = 1_000
 """At most so many groups of attempts are told apart: the ones with the newest attempts."""
 NAMED: Final = 20
@@ -38,10 +38,10 @@ DIGITS: Final = 18
 
 
 class Failure(NamedTuple):
-    """What failed alike: event, fault, exception, place and operation are the same for all of it."""
+    """Things that failed alike: event, fault, exception, place and operation are the same for all of them."""
 
     key: str
-    """That of its newest attempt in the view ``attempts``, any other of its attempts means the same; of what was
+    """The key of its newest attempt in the view ``attempts``, any other of its attempts means the same; of what was
     refused the reason, and the partner behind ``@``."""
     event: str
     """``failed``, ``answered_with_fault``, ``holder_died``, ``broke_off``; or ``REFUSED``."""
@@ -59,15 +59,15 @@ class Failure(NamedTuple):
     partners: tuple[str, ...] = ()
     messages: int = 0
     live: int = 0
-    """Of the messages those without an outcome, ``dead``: dead letters, ``taken``: settled as delivered."""
+    """The number of its messages without an outcome; ``dead``: dead letters, ``taken``: settled as delivered."""
     dead: int = 0
     taken: int = 0
     position: int | None = None
-    """Of the newest message."""
+    """The position of the newest message."""
     said: str | None = None
-    """What the last was answered that was refused."""
+    """The answer that the last refused one was given."""
     option: str | None = None
-    """Of the configuration: what would allow it."""
+    """The option of the configuration that would allow it."""
 
 
 class Failures(NamedTuple):

@@ -56,7 +56,7 @@ def _has(*columns: ColumnElement[Any]) -> Condition:
 
 
 def _found_by(view: Table, condition: Condition) -> Condition:
-    """Of a message: among those that a view over an index has."""
+    """The condition that a message is among those that a view over an index has."""
     return lambda value: _m.position.in_(select(view.c.position).where(condition(value)))
 
 
@@ -65,7 +65,7 @@ _message_of: Final = views.messages.alias("message_of").c
 
 
 def failed_like(key: int) -> ColumnElement[bool]:
-    """Of attempts: those that failed as the one with this key did, for the same operation."""
+    """The condition that an attempt failed as the one with this key did, for the same operation."""
     same = (_other.c[name].is_not_distinct_from(_a[name]) for name in ("event", "fault", "exception", "place"))
     is_same_operation = _action(_other.c.position).is_not_distinct_from(_action(_a.position))
     return select(_other.c.key).where(_other.c.key == key, *same, is_same_operation).correlate(views.attempts).exists()
@@ -157,7 +157,7 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
     # A reason is the message's: that of an attempt is a text, which a word without a key finds.
     views.attempts: {key: has for key, has in _of_events(views.attempts).items() if key != "reason"},
 }
-"""What a view's own columns tell."""
+"""Conditions on a view's own columns, by key of the query."""
 
 _LINKS: Final[dict[Table, tuple[tuple[Table, str], ...]]] = {
     views.messages: ((views.sequences, "sequence"), (views.ledger_events, "position")),
@@ -166,7 +166,7 @@ _LINKS: Final[dict[Table, tuple[tuple[Table, str], ...]]] = {
     views.ledger_events: ((views.messages, "position"), (views.sequences, "sequence")),
     views.attempts: ((views.messages, "position"), (views.sequences, "sequence")),
 }
-"""What else is asked, in this order, and the column that both have."""
+"""Other views that are asked, in this order, and the column that both have."""
 
 
 _LIVE: Final[dict[str, set[str | None]]] = {
@@ -174,12 +174,12 @@ _LIVE: Final[dict[str, set[str | None]]] = {
     "state": {state for (state, _reason), _row in ENTRY},
     "reason": {reason for (_state, reason), _row in ENTRY},
 }
-"""What only a message without an outcome has."""
+"""Values that only a message without an outcome has."""
 
 
 def conditions(query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
-    """What rows of ``view`` have to fulfil. Verdicts are not in it: they are judged, no column has them. What is asked
-    of other rows is asked of one of them, all of it: that of a sequence's messages of one message."""
+    """The conditions that rows of ``view`` have to fulfil. Verdicts are not in it: they are judged, no column has them.
+    What is asked of other rows is asked of one of them, all of it: that of a sequence's messages of one message."""
     own = _OWN[view]
     found: list[ColumnElement[bool]] = []
     linked: dict[tuple[Table, str], list[ColumnElement[bool]]] = {}

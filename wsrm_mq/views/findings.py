@@ -22,7 +22,7 @@ from wsrm_mq.views.words import counted, first_line, moment, span
 WAITING_FOR: Final = 300_000
 """A gap of less, in ms, needs no attention: its source sends again."""
 NAMED: Final = 3
-"""So many partners or queues are named."""
+"""The most partners or queues that a finding names."""
 RUNNING_FOR: Final = 300_000
 """An operation that has run for less, in ms, needs no attention."""
 GROWS_FOR: Final = 60_000
@@ -96,7 +96,7 @@ def deadly(sight: Sight) -> list[Fact]:
 
 
 def blocked(sight: Sight) -> list[Fact]:
-    """Those that one cause has stopped are one finding."""
+    """Blocked sequences; those that one cause has stopped are one finding."""
     causes: dict[str, list[Verdict]] = {}
     for one in _judged(sight, "blocked"):
         if one.cause is Cause.BLOCKED:
@@ -152,7 +152,7 @@ def running(sight: Sight) -> list[Fact]:
 
 
 def backlog(sight: Sight) -> list[Fact]:
-    """What is under way, and will be for a while."""
+    """Work that is under way, and will be for a while."""
     found = [one for one in sight.verdicts.found if one.cause is Cause.RUNNING and one.at.ready >= BACKLOG]
     shown = {fact.view for fact in (*running(sight), *deadly(sight))}
     return [

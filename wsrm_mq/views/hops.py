@@ -19,7 +19,7 @@ from wsrm_mq.views.sources import Requests, requests_to_nodes
 from wsrm_mq.views.words import counted, moment, span
 
 STUCK_FOR: Final = 60_000
-"""What has waited for less, in ms, needs no attention, nor does a node that is away for less."""
+"""Messages that have waited for less, in ms, need no attention, nor does a node that is away for less."""
 
 
 _TOLD_FOR: Final = 86_400_000

@@ -87,7 +87,8 @@ _QUEUES: Final = compiled(
 
 
 def unserved(db: Database, waiting: set[str]) -> list[Unserved]:
-    """Of the queues in which something is ``waiting``; none where no process lives at all."""
+    """The queues that no live process serves, of those in which something is ``waiting``; none where no process lives
+    at all."""
     live = served(db)
     return [
         Unserved(name, application)

@@ -22,10 +22,10 @@ from wsrm_mq.views.query import PART, Query, Term, meant
 from wsrm_mq.views.refusals import REFUSED, refusals
 
 SHORTEST: Final = 6
-"""So many characters of an identifier may stand for it, at least."""
+"""The fewest characters of an identifier that may stand for it."""
 
 SHOWN: Final = 8
-"""So many characters of one are shown, at least."""
+"""The fewest characters of an identifier that are shown."""
 
 ELLIPSIS: Final = "…"
 """Stands for what was cut off a name: what is copied with it means the same."""
@@ -122,22 +122,22 @@ def _shared(one: str, other: str) -> int:
 
 
 LISTED: Final = 12
-"""So many names are listed where none is near to what was written."""
+"""The most names that are listed where none is near to what was written."""
 _DEAD: Final = "#dead"
 """A queue of dead letters is made with the first of them, and known with the queue that it is of."""
 
 
 LOOKED_AT: Final = 20_000
-"""So many of the newest rows are looked at for a name that no index has."""
+"""The most rows, the newest, that are looked at for a name that no index has."""
 COMPARED: Final = 1_000
-"""So many names are compared with one that is not known."""
+"""The most names that are compared with one that is not known."""
 
 
 class _Names(NamedTuple):
-    """What the values of a key may be."""
+    """The values that a key may have."""
 
     nothing: str
-    """What is true of another name, which follows."""
+    """The sentence about another name, which follows it."""
     stands: Any
     """A statement: whether rows have the name."""
     stored: Any
@@ -177,7 +177,7 @@ _KNOWN: Final = {
 
 
 class _Seen(NamedTuple):
-    """What the values of a key may be that no index has: names of the newest rows."""
+    """The values of a key that no index has: names of the newest rows."""
 
     nothing: str
     looks: tuple[Any, ...]
@@ -261,7 +261,8 @@ def _refuse_unseen(db: Database, query: Query) -> None:
 
 
 def unseen(db: Database, query: Query) -> list[str]:
-    """What is to be said with an empty answer, of names that the newest rows do not have, where there are more rows."""
+    """Sentences that go with an empty answer, about names that the newest rows do not have, where there are more
+    rows."""
     return [
         f"{_nothing_has(term, count, names)}, as far as the newest {LOOKED_AT:,} rows say."
         for term, count, names, is_whole in _unseen(db, query)

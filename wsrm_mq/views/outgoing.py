@@ -19,7 +19,7 @@ from wsrm_mq.store.tables import channel, entry, lane, queue, sequence
 UNACKNOWLEDGED_FOR: Final = 300_000
 """A source that goes on for so long, in ms, and acknowledges no reply, needs attention."""
 UNSENT_FOR: Final = 60_000
-"""What is to be sent and is taken up by no process for so long, in ms, needs attention."""
+"""A message that no process takes up for so long, in ms, though it is to be sent, needs attention."""
 _LISTED: Final = 1_000
 
 
@@ -67,20 +67,20 @@ def outgoing_of(db: Database, answers: Iterable[str]) -> dict[str, OutgoingView]
 
 
 def unacknowledged(db: Database) -> list[OutgoingView]:
-    """Those whose source has gone on for so long, and has acknowledged no reply: the longest first, as many as are
-    listed."""
+    """The sequences whose source has gone on for ``UNACKNOWLEDGED_FOR``, and has acknowledged no reply: the longest
+    first, as many as are listed."""
     return [OutgoingView(*row) for row in db.execute(_UNACKNOWLEDGED).fetchall()]
 
 
 class SentView(NamedTuple):
-    """What this side sends to one endpoint about a sequence, or keeps there until it is fetched."""
+    """The messages that this side sends to one endpoint about a sequence, or keeps there until they are fetched."""
 
     sequence: str
     to: str
     waiting: int
-    """So many are not settled."""
+    """The number of messages that are not settled."""
     dead: int
-    """So many were given up, and no operator has confirmed it."""
+    """The number of messages that were given up, where no operator has confirmed it."""
     error: str | None
     """Why the first of those that wait has not left, where that was tried."""
 
@@ -121,7 +121,7 @@ _SENT: Final = compiled(
 
 
 def sent_about(db: Database, key: int) -> list[SentView]:
-    """What leaves in requests of this side's own about the sequence with this key, by endpoint."""
+    """The messages that leave in requests of this side's own about the sequence with this key, by endpoint."""
     return [SentView(*row) for row in db.execute(_SENT, {"key": key}).fetchall()]
 
 

@@ -32,13 +32,13 @@ from wsrm_mq.views.sources import Requests, all_requests
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 FAULTED_WITHIN: Final = 86_400_000
-"""So long, in ms, a message that was answered with a fault alarms."""
+"""How long a message alarms that was answered with a fault, in ms."""
 
 REFUSED_WITHIN: Final = 300_000
-"""So long, in ms, a refusal alarms: what is refused comes again, and is refused again, within that."""
+"""How long a refusal alarms, in ms: what is refused comes again, and is refused again, within that."""
 
 TURNED_AWAY_WITHIN: Final = 86_400_000
-"""So long, in ms, it is told that somebody was refused a sequence."""
+"""How long it is told that a sender was refused a sequence, in ms."""
 
 STORE_WIDE: Final = ("max_store", "disk_full", "store_locked", "store_unavailable", "overloaded")
 """Reasons of refusals that say that nothing new is taken at all."""
@@ -47,17 +47,17 @@ _NO_ROOM: Final = ("max_", "window", "no_room", "misconfigured")
 """Beginnings of reasons that lie with this side too."""
 
 LOST_WITHIN: Final = 86_400_000
-"""So long, in ms, a sequence that ended without all of its numbers alarms."""
+"""How long a sequence alarms that ended without all of its numbers, in ms."""
 
 LOST: Final = 100
-"""So many of them, the last to end, are told."""
+"""The most such sequences, the last to end, that are told."""
 
 JUDGED: Final = 1_000
-"""So many sequences in which something is undelivered get a verdict."""
+"""The most sequences that get a verdict because something in them is undelivered."""
 
 
 class Waiting(NamedTuple):
-    """What a queue has not delivered. ``held``: behind a gap; ``ready``: all else that is not settled."""
+    """The messages that a queue has not delivered. ``held``: behind a gap; ``ready``: all else that is not settled."""
 
     held: int = 0
     ready: int = 0
@@ -66,7 +66,7 @@ class Waiting(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What ``status`` shows on one screen, read in one state of the store."""
+    """The facts that ``status`` shows on one screen, read in one state of the store."""
 
     instances: list[Instance]
     """Live ones."""
@@ -75,20 +75,21 @@ class Overview(NamedTuple):
     is_served: bool
     """A service has used the store, not only programs that put and consume."""
     sequences: dict[tuple[str, str], int]
-    """By queue and protocol state."""
+    """The number of sequences by queue and protocol state."""
     blocked: dict[str, int]
     """Sequences by queue that were stopped by a message, and wait for an operator."""
     waiting: dict[str, Waiting]
-    """By queue."""
+    """The undelivered messages by queue."""
     dead_letters: dict[str, int]
-    """By the queue that they come from."""
+    """The number of dead letters by the queue that they come from."""
     dead_letters_unconfirmed: dict[str, int]
-    """Those dead letters that no operator has confirmed, by the same queue."""
+    """The number of dead letters that no operator has confirmed, by the same queue."""
     unacknowledged_replies: dict[str, int]
-    """By queue: those sent in an offered sequence that has not ended."""
+    """The number of replies by queue that were sent in an offered sequence which has not ended, and are not
+    acknowledged."""
     faulted: dict[str, int]
-    """By queue: one-way messages that were taken and answered with a fault, in the last ``FAULTED_WITHIN``, and that no
-    operator has confirmed."""
+    """The number of one-way messages by queue that were taken and answered with a fault, in the last
+    ``FAULTED_WITHIN``, and that no operator has confirmed."""
     faulted_in_all: int
     refused: list[Refusal]
     """Since the store was made, the newest first."""
@@ -98,7 +99,7 @@ class Overview(NamedTuple):
     is_reserve_spent: bool
     """The disk was full, and there is no room yet."""
     used_bytes: int
-    """Of the file, what holds something: what ``max_store`` bounds."""
+    """The bytes of the file that hold something: ``max_store`` bounds them."""
     unserved: list[Unserved]
     unarchived: int | None = None
     """When the first of the settled messages that no archive holds was settled."""
@@ -114,7 +115,7 @@ class Overview(NamedTuple):
     requests: Sequence[Requests] = ()
     """The requests that this side sends, by sequence."""
     servings: Sequence[Serving] = ()
-    """What the processes that live serve."""
+    """The paths and options that the live processes serve."""
     next_nodes: Sequence[NextNode] = ()
     """Nodes that routes lead to, or that something waits for."""
     is_forwarding: bool = False
@@ -139,7 +140,8 @@ class Overview(NamedTuple):
         return max_store is not None and self.used_bytes >= max_store
 
     def refused_lately(self, now: int) -> list[Refusal]:
-        """What found no room, no store, or hooks that are at fault: not what was wrong with a message."""
+        """Refusals for lack of room, of a store, or for hooks that are at fault: not for what was wrong with a
+        message."""
         return [
             one
             for one in self.refused
@@ -157,7 +159,7 @@ class Overview(NamedTuple):
         ]
 
     def not_sent_lately(self, now: int) -> list[Refusal]:
-        """What this side says by itself, which the address that it is for did not take."""
+        """Messages of this side's own that the address which they are for did not take."""
         return [one for one in self.refused if now - one.last_at <= REFUSED_WITHIN and one.reason == ACK_NOT_SENT]
 
     def takes_nothing(self, now: int) -> list[Refusal]:
@@ -391,7 +393,7 @@ def counters(db: Database) -> list[Counted]:
 
 
 def rates(before: list[Counted], after: list[Counted], seconds: float) -> dict[str, float]:
-    """What happened between two looks, by name, for each second."""
+    """The growth of each counter between two looks, by name, for each second."""
     grown: Counter[str] = Counter()
     for sign, all_ in ((-1, before), (1, after)):
         for one in all_:
@@ -428,7 +430,7 @@ class Sight(NamedTuple):
     doubt: str | None = None
     """Why it is not served before an operator adopts it."""
     plans: Sequence[PlanView] = ()
-    """Of replays."""
+    """The plans of replays."""
     max_store: int | None = None
     """The option, as it is configured where the question is asked."""
     archive_within: int | None = None

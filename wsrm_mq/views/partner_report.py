@@ -1,4 +1,4 @@
-"""What to send to a partner whose sequence is stuck: numbers, times and identifiers, and nothing of how it is here."""
+"""The text for a partner whose sequence is stuck: numbers, times and identifiers, and nothing of how it is here."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _nothing(at: Situation) -> str:
 
 
 def _asides(at: Situation, undelivered: AckRanges) -> Iterator[str]:
-    """What is lost, whatever else is asked for."""
+    """Sentences about what is lost, whatever else is asked for."""
     if at.never_came.without(at.missing):
         late = "" if at.view.late is None or at.view.state != "created" else f" {_LATE[at.view.late]}"
         yield f"{_NOT_AWAITED}{late or _ANEW}"
@@ -135,5 +135,5 @@ _REQUESTS: Final[dict[Cause, Callable[[Situation], str]]] = {
     Cause.FAULTED: _answered,
     Cause.ENDED: lambda _at: _OVER,
 }
-"""Of what concerns the partner; what is wrong on this side is not told."""
+"""The request to the partner, by cause, where that concerns him; what is wrong on this side is not told."""
 _AS_IT_SHOULD_BE: Final = (Cause.RUNNING, Cause.READY, Cause.SETTLED)

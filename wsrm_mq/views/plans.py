@@ -65,8 +65,8 @@ def find_plan(db: Database, text: str) -> PlanView:
 
 
 def outcomes(db: Database, plan: str) -> dict[str, int]:
-    """What became of the messages that a plan has entered: ``waiting``, ``known`` (the service had done it before) or
-    an outcome, with their number."""
+    """The number of messages that a plan has entered by what became of them: ``waiting``, ``known`` (the service had
+    done it before) or an outcome."""
     counted: dict[str, int] = {}
     for outcome, reason, messages in db.execute(sql.OUTCOMES, {"plan": plan}):
         word = reason if outcome == "delivered" and reason is not None else outcome or "waiting"

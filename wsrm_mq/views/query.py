@@ -55,7 +55,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What has to hold, all of it; times are ms since the epoch already."""
+    """The conditions that all have to hold; times are ms since the epoch already."""
 
     terms: tuple[Term, ...]
     now: int
@@ -63,7 +63,7 @@ class Query:
     text: str
     """As it was written."""
     partners: tuple[str, ...] = ()
-    """Those of the configuration: known, though nothing may have come from them."""
+    """The partners of the configuration: known, though nothing may have come from them."""
 
     def having(self, **values: str | None) -> Query:
         """This query, and for each key what ``parse`` makes of its value as a whole; ``None`` adds nothing."""
@@ -80,9 +80,9 @@ class Key(NamedTuple):
     reads: Callable[[str, int], Any]
     """A value, and the time now → what it means. ``ValueError`` says what is wrong with it."""
     help: str
-    """What it holds of, for people."""
+    """The meaning of the key, for people."""
     words: tuple[str, ...] = ()
-    """What its value may be, where that is a choice."""
+    """The values that it may have, where that is a choice."""
 
 
 def _text(value: str, _now: int) -> str:
@@ -219,9 +219,9 @@ _INSTEAD: Final = {
     "none": "write -key:value for what is not to fit, -state:delivered",
     "within": "its words have no order, and alternatives of one key stand with commas, state:held,ready",
 }
-"""What other languages have for it, and what to write here."""
+"""The words of other languages, and what to write here."""
 _SCHEMES: Final = ("urn", "uuid", "http", "https")
-"""What an identifier begins with is no key."""
+"""The beginnings of identifiers, which are no keys."""
 
 
 def parse(text: str, now: int | None = None, *, partners: Iterable[str] = (), **values: str | None) -> Query:

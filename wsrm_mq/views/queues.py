@@ -26,7 +26,7 @@ LOST_WITHIN: Final = 3_600_000
 AGAIN: Final = 3
 """The number of lost leases that is a finding."""
 LOOKED_AT: Final = 1_000
-"""At most so many of them are."""
+"""The most lost leases that are looked at."""
 
 
 KEPT: Final = ("journal", "topic")
@@ -241,8 +241,8 @@ def bindings(db: Database) -> list[Binding]:
 
 
 def lost_leases(db: Database, now: int) -> list[Lost]:
-    """What lost its lease again and again lately, the most frequent first: each message; in a queue without such a one
-    each consumer."""
+    """Consumers' leases that were lost again and again lately, the most frequent first: by message; in a queue without
+    such a message by consumer."""
     last: dict[tuple[str, int | str], Lost] = {}
     for queue, position, why, at in db.execute(_LOST, {"since": now - LOST_WITHIN}).fetchall():
         for which, of in ((position, position), (why, None)):

@@ -1,4 +1,4 @@
-"""What the store says, for people and their tools: sequences, messages and the ledger.
+"""Reads of the store for people and their tools: sequences, messages and the ledger.
 
 Everything here only reads the published views, on any connection to the store, and in pieces. Times are ms since the
 epoch.
@@ -140,13 +140,13 @@ def messages(
 
 
 def what_fits(db: Database, query: Query, view: Table = views.messages) -> tuple[ColumnElement[bool], ...]:
-    """What a row of ``published.messages``, or of another view about messages, has to fulfil. Raises ``NotFound`` for a
-    name that the query has."""
+    """The conditions that a row of ``published.messages``, or of another view about messages, has to fulfil. Raises
+    ``NotFound`` for a name that the query has."""
     return conditions(_resolved(db, query), view) + _of_verdict(db, query, view)
 
 
 def _of_verdict(db: Database, query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
-    """What messages have to fulfil where a verdict is asked for: to be of the sequences that have it."""
+    """The conditions for messages where a verdict is asked for: to be of the sequences that have it."""
     named = _having_verdict(db, query)
     its = views.sequence_messages.c
     return () if named is None else (view.c.position.in_(select(its.position).where(its.sequence.in_(named))),)
@@ -263,7 +263,7 @@ class Act(NamedTuple):
     at: int
     actor: str
     event: str
-    """What was done, a word of the ledger."""
+    """The act, a word of the ledger."""
     queue: str | None
     sequence: str | None
     number: int | None

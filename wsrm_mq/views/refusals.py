@@ -1,4 +1,4 @@
-"""What was refused, as operators read it: the store's counters, and what its processes have not written there yet."""
+"""Refusals as operators read them: the store's counters, and what its processes have not written there yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STORED: Final = compiled(select(*(views.refusals.c[name] for name in Refusal._f
 
 
 def key_of(refusal: Refusal) -> str:
-    """What ``failure show`` takes: ``CreateSequenceRefused@acme``."""
+    """The key that ``failure show`` takes: ``CreateSequenceRefused@acme``."""
     return "@".join(filter(None, (refusal.reason, refusal.partner)))
 
 
@@ -36,8 +36,8 @@ def option_named(said: str) -> str | None:
 
 
 def refusals(db: Database | None, store: Path) -> list[Refusal]:
-    """By reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what its
-    processes have not written is all there is."""
+    """The refusals by reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what
+    its processes have not written is all there is."""
     found: dict[tuple[str, str], Refusal] = {}
     stored = [] if db is None else db.execute(_STORED).fetchall()
     for row in [*map(Refusal._make, stored), *in_files(store)]:

@@ -1,4 +1,4 @@
-"""What the read views answer: sequences, messages and events of the ledger. Times are ms since the epoch."""
+"""The rows of the read views: sequences, messages and events of the ledger. Times are ms since the epoch."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class SequenceView(NamedTuple):
     on_hold_since: int | None
     """Since when an operator holds it."""
     late: str | None
-    """What becomes of a missing number that comes after an operator has forced it past a gap."""
+    """The fate of a missing number that comes after an operator has forced the sequence past a gap."""
     held: int
     """How many accepted numbers wait at or beyond the limit."""
     delivery: str
-    """What its delivery does, a word of ``DeliveryState``."""
+    """The state of its delivery, a word of ``DeliveryState``."""
     consumed: bool
     """Programs consume it; else the service is called with it, or it is sent."""
     received: AckRanges
@@ -99,7 +99,7 @@ class MessageView(NamedTuple):
 
 
 class MessageDetail(NamedTuple):
-    """What a list of messages leaves out."""
+    """The facts about a message that lists leave out."""
 
     view: MessageView
     environ: str

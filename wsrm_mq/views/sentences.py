@@ -24,17 +24,17 @@ from wsrm_mq.views.verdict import WORDS, Cause, Verdict
 from wsrm_mq.views.words import counted, first_line, moment, operation_of, span
 
 SHOWN_GAPS: Final = 5
-"""So many ranges of missing numbers are told in a sentence."""
+"""The most ranges of missing numbers that a sentence names."""
 
 
 QUIET: Final = 300_000
-"""So long, in ms, nothing has come from a source until a sentence says so."""
+"""A sentence says that nothing has come from a source once that has lasted for so long, in ms."""
 
 
 class Explanation(NamedTuple):
     sentence: str
     steps: tuple[Step, ...] = ()
-    """What to do, the first thing first; nothing where there is nothing to do."""
+    """The steps to take, the first one first; empty where there is nothing to do."""
 
 
 def explanation(verdict: Verdict) -> Explanation:
@@ -89,7 +89,7 @@ def _orphaned(at: Situation) -> str:
 
 
 def _deadly(at: Situation) -> str:
-    """What speaks against a message that processes die with; empty where nothing does."""
+    """The warning about a message that processes die with; empty where it needs none."""
     if at.head is None or not at.is_deadly:
         return ""
     died = f" Each of the last {at.deaths} processes that ran number {at.head.number} died while it ran: it may be what"
@@ -239,7 +239,7 @@ def _waiting(at: Situation) -> str:
 
 
 def _gap(at: Situation) -> str:
-    """What held messages wait for, and since when."""
+    """Say which numbers the held messages wait for, and since when."""
     view = at.view
     since = f"since {moment(at.held_since)} ({span(at.now - at.held_since)})" if at.held_since is not None else "now"
     held = counted(view.held, "message is", "messages are") + " held"
@@ -258,7 +258,8 @@ _LATE: Final = {
 
 
 def _forced(at: Situation) -> str:
-    """What of the numbers that it was forced past has come since, and what has not; empty where it was not."""
+    """Say which of the numbers that it was forced past have come since, and which have not; empty where it was not
+    forced."""
     late = "" if at.view.late is None else _LATE[at.view.late]
     given_up = f" An operator has forced it past {_numbers(at.given_up)}; {late}." if at.given_up else ""
     came = f" Came late: {_numbers(at.late)}." if at.late else ""
@@ -269,7 +270,7 @@ _TELLS_WHAT_IS_MISSING: Final = (Cause.WAITING, Cause.SILENT, Cause.EXPIRING)
 
 
 def _lost(verdict: Verdict) -> str:
-    """What was sent and is not delivered, whatever else is said; empty where there is nothing of it."""
+    """Say how many messages were sent and are not delivered, whatever else is said; empty where there are none."""
     at, told = verdict.at, []
     gone = at.never_came.without(at.missing).without(at.given_up)
     if gone:
@@ -288,7 +289,7 @@ _NOT_DELIVERED: Final = {
     "replayed": "to be delivered again, and not through with that",
     "late": "came late, and at_most_once drops that",
 }
-"""What a reason says, where its word does not."""
+"""The meaning of a reason, where its word does not say it."""
 
 
 def _settled(at: Situation) -> str:
@@ -352,7 +353,7 @@ _OF_OUTGOING: Final = {
     Cause.READY: _sent_next,
     Cause.ENDED: _all_sent,
 }
-"""Of what this side sends."""
+"""The sentences about what this side sends."""
 _OF_GROUP: Final = {
     **_SENTENCES,
     Cause.RUNNING: _leased,
@@ -360,7 +361,7 @@ _OF_GROUP: Final = {
     Cause.ORPHANED: _left_behind,
     Cause.READY: _to_consume,
 }
-"""Of what programs consume."""
+"""The sentences about what programs consume."""
 
 
 # words
@@ -390,7 +391,7 @@ def _failed(head: Head) -> str:
 
 
 def _begun(head: Head | None) -> str:
-    """What is known of a message that was begun before."""
+    """Say what is known of a message that was begun before."""
     if head is None or not head.deliveries:
         return ""
     if head.failures:
@@ -417,9 +418,9 @@ def _numbers(numbers: AckRanges) -> str:
 # The needs of the sequences that fit a query, by their verdicts: fifty with one need are helped by one command.
 
 LOOKED_AT: Final = 10_000
-"""So many sequences, the newest, are judged."""
+"""The most sequences, the newest, that are judged."""
 NAMED: Final = 5
-"""So many sequences with a verdict are named."""
+"""The most sequences with a verdict that are named."""
 
 _WHICH: Final = others.SEQUENCES.step("which they are")
 _WHY: Final = others.FAILURES.step("what failed, in groups")
@@ -455,7 +456,7 @@ class Together:
 
     verdict: str
     sentence: str
-    """Of the newest of them."""
+    """The sentence about the newest of them."""
     steps: tuple[Step, ...]
     """Commands for all of them."""
     sequences: int = 0
@@ -489,7 +490,7 @@ def together(db: Database, query: Query) -> list[Together]:
 
 
 def _steps(word: str, causes: set[Cause]) -> tuple[Step, ...]:
-    """What waits only for a process cannot be resumed."""
+    """The steps for a verdict: a sequence that only waits for a process cannot be resumed."""
     return (_DOCTOR, _WHICH) if causes <= _WITHOUT_SERVICE else _STEPS.get(word, (_WHICH,))
 
 

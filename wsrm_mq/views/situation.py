@@ -1,4 +1,4 @@
-"""What a verdict on a sequence rests on: its row, and what messages, ledger, processes and plans say of it.
+"""The facts that a verdict on a sequence rests on: its row, and what messages, ledger, processes and plans say of it.
 
 Only reads the published views, and what a run is at; whether a process lives is told by its lock beside the store.
 """
@@ -26,21 +26,21 @@ EXPIRING_WITHIN: Final = 600_000
 
 SILENT_WITH_GAP: Final = 2 * 3_600_000
 SILENT_WITHOUT: Final = 24 * 3_600_000
-"""So long, in ms, nothing has come from a source that is silent: of a sequence that lacks numbers, and of another that
-is open."""
+"""A source is silent once nothing has come from it for so long, in ms: of a sequence that lacks numbers, and of another
+that is open."""
 
 OVERDUE_WITHIN: Final = 10_000
-"""So long after its time, in ms, a process that lives has ended a sequence, unless it doubts the clock."""
+"""A process that lives has ended a sequence so long after its time, in ms, unless it doubts the clock."""
 
 BACKLOG: Final = 1_000
-"""So many messages are a backlog, of which it is told how long it will take."""
+"""The fewest messages that are a backlog, of which it is told how long it will take."""
 
 PACE_OF: Final = 100
-"""So many settled messages, the last of a sequence, tell its pace, if that was within ``PACE_WITHIN`` ms."""
+"""The number of settled messages, the last of a sequence, that tell its pace, if that was within ``PACE_WITHIN`` ms."""
 PACE_WITHIN: Final = 60_000
 
 COUNTED: Final = 10_000
-"""So many rows of a sequence are read for one fact; what is beyond them is not looked at."""
+"""The most rows of a sequence that are read for one fact; what is beyond them is not looked at."""
 
 
 # facts
@@ -54,7 +54,7 @@ class Head(NamedTuple):
     deliveries: int
     failures: int
     deaths: int
-    """So many in a row of the processes that ran it have died of it, or with it."""
+    """The number of processes in a row that ran it and have died of it, or with it."""
     last_error: str | None
     action: str | None
     received_at: int
@@ -69,7 +69,8 @@ class Act(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """What the service took and answered with a fault that its source has not read, and no operator has confirmed."""
+    """Messages that the service took and answered with a fault, which their source has not read and no operator has
+    confirmed."""
 
     messages: int
     last_number: int
@@ -78,7 +79,7 @@ class Faults(NamedTuple):
 
 
 class Undelivered(NamedTuple):
-    """What came, was settled, and was not delivered, nor was any replay of it."""
+    """Messages that came, were settled, and were not delivered, nor was any replay of them."""
 
     open: AckRanges
     """The numbers that no operator has confirmed."""
@@ -104,21 +105,21 @@ class Situation(NamedTuple):
     missing: AckRanges
     """The numbers that did not come, and may still: delivery waits for them, or would take them."""
     unsettled: int
-    """So many of its messages came and are neither delivered nor given up; not all of those before the last number are,
-    where some were replayed or skipped before their turn."""
+    """The number of its messages that came and are neither delivered nor given up; not all of those before the last
+    number are, where some were replayed or skipped before their turn."""
     held_since: int | None
     faults: Faults | None
     hold: Act | None
     ending: Act | None
     """An operator has ended it."""
     ended_because: str | None
-    """What the ledger says of its end, where that is more than its state."""
+    """The reason that the ledger gives for its end, where that is more than its state."""
     replayed_by: str | None
     """The plan, not at its end, that holds it; ``None`` too where an operator does."""
     given_up: AckRanges
     """The numbers that an operator has forced it past and that did not come."""
     late: AckRanges
-    """Those of them that came late."""
+    """The numbers among ``given_up`` that came late."""
     undelivered: Undelivered
     unserved: Unserved | None
     """Something waits, and it is for an application that no live process serves."""
@@ -127,7 +128,7 @@ class Situation(NamedTuple):
     exception: str | None
     """The type of what its head failed with last, where the service told of one."""
     pace: float | None
-    """So many of its messages are delivered in a second now, where many wait for that."""
+    """The messages that are delivered in a second now, where many wait for that."""
 
     @property
     def noun(self) -> str:
@@ -135,7 +136,7 @@ class Situation(NamedTuple):
 
     @property
     def deaths(self) -> int:
-        """Of its head, the last one that nobody has taken up yet included."""
+        """The deaths of its head, with the last one, after which no process has taken it up yet."""
         if self.head is None:
             return 0
         return self.head.deaths + (self.view.owner is not None and not self.owner_lives)
@@ -152,7 +153,7 @@ class Situation(NamedTuple):
 
     @property
     def ready(self) -> int:
-        """So many of its messages are deliverable, one after the other."""
+        """The number of its messages that are deliverable, one after the other."""
         return max(0, self.unsettled - self.view.held)
 
     @property
@@ -162,7 +163,7 @@ class Situation(NamedTuple):
 
     @property
     def lost(self) -> AckRanges:
-        """What never came and is not waited for, where no operator has given it up."""
+        """The numbers that never came and are not waited for, where no operator has given them up."""
         if self.view.kind != "rm" or self.ending is not None:
             return AckRanges()
         return self.never_came.without(self.missing).without(self.given_up)
@@ -194,7 +195,7 @@ class Situation(NamedTuple):
 
     @property
     def quiet_for(self) -> int:
-        """So long, in ms, nothing has come from its source."""
+        """The time since something came from its source, in ms."""
         return max(0, self.now - self.view.active_at)
 
     @property
@@ -346,7 +347,8 @@ def _head_of(db: Database, view: SequenceView) -> Head | None:
 
 
 def _unsettled_of(db: Database, view: SequenceView) -> int:
-    """Of more than are counted the ranges tell it, as if each were settled in its turn."""
+    """Count the unsettled messages; of more than are counted the ranges tell it, as if each were settled in its
+    turn."""
     (count,) = db.execute(_UNSETTLED, {"sequence": view.identifier}).fetchone()
     return int(count) if count < COUNTED else view.received.count(view.cursor)
 
@@ -357,7 +359,7 @@ def _faults_of(db: Database, view: SequenceView) -> Faults | None:
 
 
 def _one(rows: Any) -> Any:
-    """What a statement of one column answers; ``None`` where it answers nothing."""
+    """The value that a statement of one column answers; ``None`` where it answers nothing."""
     found = rows.fetchone()
     return None if found is None else found[0]
 

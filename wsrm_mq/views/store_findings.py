@@ -1,4 +1,4 @@
-"""What needs attention of a store as a whole: whether it takes messages, who serves it, what it refused."""
+"""The findings about a store as a whole: whether it takes messages, who serves it, what it refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LETTERS: Final = others.LETTERS.step("what is discarded of them may be pruned a
 
 
 def make_room(sight: Sight) -> tuple[Step, ...]:
-    """What frees some of the store, if anything does."""
+    """The steps that free some of the store, if any does."""
     room = sight.room or Room()
     if room.older_than:
         freed = f"{counted(room.messages, 'message', 'messages')} or more ({size(room.size)}), settled that long ago"
@@ -115,7 +115,7 @@ _REFUSED: Final = {
     ),
     "misconfigured": ("a hook of the middleware is at fault; its log says which (request.misconfigured)", _DOCTOR),
 }
-"""By reason: what it means, and what to do; ``None``: make room."""
+"""The meaning of each reason, and what to do; ``None``: make room."""
 
 
 def _refusals(refused: list[Refusal], sight: Sight) -> list[Fact]:
@@ -136,11 +136,12 @@ _LASTS: Final[dict[str, Callable[[Sight], bool | None]]] = {
     "disk_full": lambda sight: sight.at.is_reserve_spent,
     "max_store": lambda sight: sight.is_over if sight.max_store is not None else None,
 }
-"""What has a finding of its own while it lasts: whether it does; ``None``: that is not known here."""
+"""Whether a reason lasts that has a finding of its own while it does; ``None``: that is not known here."""
 
 
 def _lasts(one: Refusal, sight: Sight) -> bool | None:
-    """Of other reasons a message that was taken since tells that they are over."""
+    """Whether a refusal goes on; ``None``: that is not known. Of most reasons a message that was taken since tells that
+    they are over."""
     if one.reason in _LASTS:
         found = _LASTS[one.reason](sight)
         return None if found is False and one.reason in sight.at.unwritten else found

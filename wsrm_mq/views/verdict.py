@@ -26,7 +26,7 @@ class Cause(enum.Enum):
     ON_HOLD = enum.auto()
     """An operator, or a plan, holds it."""
     TO_FETCH = enum.auto()
-    """What it has waits for a client that polls."""
+    """The messages that it has wait for a client that polls."""
     BLOCKED = enum.auto()
     """A message stopped it, and waits for an operator."""
     RUNNING = enum.auto()
@@ -124,9 +124,10 @@ _sequence: Final = views.sequences.c
 _fault: Final = views.faulted.c
 _undelivered: Final = views.undelivered.c
 is_busy: Final = _sequence.delivery != DeliveryState.IDLE.value
-"""Of a sequence that runs or is held, or in which something accepted is not settled."""
+"""The sequence runs or is held, or something accepted in it is not settled."""
 is_alarming: Final = and_(_fault.outcome == "delivered", _fault.confirmed_at.is_(None))
-"""Of a message that was answered with a fault. One that was put aside counts as a dead letter."""
+"""The message was answered with a fault that no operator has confirmed. One that was put aside counts as a dead
+letter."""
 _WITH_FAULTS: Final = select(_fault.sequence).where(is_alarming, _fault.sequence.is_not(None))
 
 
@@ -138,13 +139,13 @@ _is_incomplete: Final = and_(
         select(_undelivered.key).where(_undelivered.key == _sequence.key, _undelivered.confirmed == 0).exists(),
     ),
 )
-"""Of a sequence that lacks a number, or has one that came and was not delivered."""
+"""The sequence lacks a number, or has one that came and was not delivered."""
 
 
 def is_to_judge(now: ColumnElement[int], faulted: Select[Any] = _WITH_FAULTS) -> ColumnElement[bool]:
-    """What every row of ``published.sequences`` fulfils that has another verdict than ``UNREMARKABLE`` ones, but for
-    those that are only silent (``is_quiet``): few do, and only those have to be judged to find them. ``faulted``:
-    identifiers of sequences with alarming messages."""
+    """The condition that rows of ``published.sequences`` fulfil which have another verdict than ``UNREMARKABLE`` ones,
+    but for those that are only silent (``is_quiet``): few do, and only those have to be judged to find them.
+    ``faulted``: identifiers of sequences with alarming messages."""
     return or_(
         is_busy,
         _is_incomplete,

@@ -72,7 +72,7 @@ class Work(NamedTuple):
     """Stores, exports and archives, as they were named."""
     out: Path
     options: Mapping[str, Any]
-    """Of the format ``wsrm``: ``node``, ``copies``."""
+    """Options of the format ``wsrm``: ``node``, ``copies``."""
     is_json: bool
     """Standard output has the summary, and nothing else."""
 
@@ -83,7 +83,7 @@ class Work(NamedTuple):
         return read(self.spark, *self.paths, table=name, columns=columns or None, **self.options)
 
     def exports(self) -> dict[str, Manifest]:
-        """What the exports among the paths say of themselves."""
+        """The manifests of the exports among the paths, by path."""
         from wsrm_mq.export import load
         from wsrm_mq.spark.options import parse
 
@@ -361,7 +361,7 @@ REPORT: Final = "report.html"
 UNITS: Final = (("minute", 6 * 3_600), ("hour", 21 * 86_400))
 """Latencies are told by this unit where all of it came within so many seconds, else by ``day``."""
 FEW: Final = 500
-"""So many Bodies a store is asked for by their positions."""
+"""The most Bodies that a store is asked for by their positions."""
 
 _DIGESTS: Final = ("store", "position", "body_digest")
 _MESSAGES: Final = (
@@ -371,7 +371,7 @@ _MESSAGES: Final = (
 
 
 def _moment(_context: click.Context, _parameter: click.Parameter, given: str | None) -> datetime:
-    """In UTC, unless it says otherwise."""
+    """Read a time: in UTC, unless it says otherwise."""
     try:
         moment = datetime.fromisoformat(given) if given is not None else datetime.now(UTC)
     except ValueError:
@@ -431,7 +431,7 @@ def _found(work: Work, at: datetime, no_bodies: bool) -> tuple[dict[str, DataFra
 
 
 def _digests(work: Work, again: DataFrame, no_bodies: bool) -> DataFrame:
-    """Of the Bodies of messages that came ``again``, as far as they are there."""
+    """The digests of the Bodies of messages that came ``again``, as far as they are there."""
     from wsrm_mq.spark.options import parse
 
     paths = () if no_bodies else parse({"paths": json.dumps(work.paths)}).paths

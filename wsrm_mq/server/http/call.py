@@ -198,7 +198,7 @@ class Call:
 
     @property
     def boundary(self) -> str | None:
-        """Where the body is several messages, what separates them."""
+        """The boundary between the messages of a body that has several; ``None``: it has not."""
         return boundary_of(self.headers.get("content-type", ""))
 
     async def parts(self) -> list[Part]:

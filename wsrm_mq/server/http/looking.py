@@ -394,7 +394,7 @@ async def clients(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    """What this process of the server has now, for Prometheus: sessions, subscriptions, consumers that wait, leases,
+    """The figures of this process of the server, for Prometheus: sessions, subscriptions, consumers that wait, leases,
     bytes that are on their way, and requests that run."""
     call.principal.require("admin", "*")
     now = call.server.sessions.counts

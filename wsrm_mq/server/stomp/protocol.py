@@ -281,7 +281,7 @@ class Conversation:
         self._subscriptions: set[str] = set()
         self._transactions: dict[str, list[Frame]] = {}
         self._buffered = 0
-        """Bytes in open transactions."""
+        """The number of bytes in open transactions."""
 
     @property
     def is_within_frame(self) -> bool:
@@ -289,7 +289,7 @@ class Conversation:
         return not self.is_ended and self._reader.is_within_frame
 
     def receive(self, data: bytes) -> None:
-        """These bytes came."""
+        """Take bytes that came."""
         if not self.is_ended:
             self._reader.feed(data)
 

@@ -31,7 +31,7 @@ class Destination(NamedTuple):
 
 
 def destination_of(frame: Frame) -> Destination:
-    """Raises ``ConfigurationError``."""
+    """Read the destination of a frame. Raises ``ConfigurationError``."""
     text = frame.headers["destination"]
     for prefix in (QUEUE, TOPIC):
         name = text.removeprefix(prefix)
@@ -116,7 +116,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(frame: Frame) -> Wanted:
-    """Raises ``ConfigurationError``."""
+    """Read the options of a SUBSCRIBE. Raises ``ConfigurationError``."""
     headers = frame.headers
     mode = headers.get("ack", "auto")
     usual = AUTO_BACKLOG if mode == "auto" else 1
