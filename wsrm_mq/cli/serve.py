@@ -128,10 +128,18 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     log_to_stderr(settings.log_level, settings.log_format)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
-    application = imported(settings.app)
+    status, is_over = _served(imported(settings.app), loaded)
+    if not is_over:
+        sys.stderr.flush()
+        os._exit(status)  # a thread that never ends would keep the process
+    context.exit(status)
+
+
+def _served(application: Any, loaded: Loaded) -> tuple[Exit, bool]:
+    """Serve until a signal comes; answers the status of the command, and whether all that ran has finished."""
+    settings = loaded.settings
     served, reliable = _reliable(application, loaded)
     first = reliable[0]
-
     tell = first.engine.events.tell
     mounted = offered(settings, first.engine.where, served) if settings.queues else None
     if mounted is None and (settings.stomp_port, settings.stomp_websocket_port) != (None, None):
@@ -166,11 +174,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     all_settled = _close(reliable, has_ended=True)
     if not all_settled:
         say("wsrm-mq: an operation still runs; it will be delivered again, marked as a possible redelivery.")
-    status = Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK
-    if not (all_answered and all_settled):
-        sys.stderr.flush()
-        os._exit(status)  # a thread that never ends would keep the process
-    context.exit(status)
+    return Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK, all_answered and all_settled
 
 
 def spare_the_collector() -> None:

@@ -68,15 +68,11 @@ def _create(
         return
     # Names and MessageIDs of two senders must not run together to one text.
     create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
-    if create_id is not None and queue is not None:
-        known = tx.execute(lanes.SEQUENCE_BY_CREATE_ID, {"create_id": create_id, "queue": queue}).fetchone()
-        record = tx.sequence(known[0]) if known else None
-        lifetime = (record.value.terms.expires_at or tx.now) - record.created_at if record is not None else 0
-        is_enough = request.expires is None or lifetime <= request.expires
-        if record is not None and is_enough and _still_answers(record, sender, tx.reached):
-            receipt.created, receipt.lifetime = record.value, lifetime
-            receipt.is_offer_accepted = _is_answered_in(record, request.offer)
-            return
+    record = None if queue is None else _made_before(tx, sender, request, create_id, queue)
+    if record is not None:
+        receipt.created, receipt.lifetime = record.value, _lifetime(record)
+        receipt.is_offer_accepted = _is_answered_in(record, request.offer)
+        return
     no_room = full(tx, policy.room)
     if no_room:
         receipt.turn_away(no_room)
@@ -109,11 +105,28 @@ def _create(
     )
     tx.add_sequence(record, create_id)
     tx.ledger("created", record)
-    receipt.created, receipt.lifetime = value, (value.terms.expires_at or tx.now) - tx.now
+    receipt.created, receipt.lifetime = value, _lifetime(record)
     if request.offer is not None:
         receipt.is_offer_accepted = _accept_offer(
             tx, record, sender, request.offer, policy.max_expires, acks_with_reply=acks_with_reply
         )
+
+
+def _made_before(
+    tx: Transaction, sender: Sender, request: CreateSequence, create_id: str | None, queue: int
+) -> SequenceRecord | None:
+    """The sequence that the same request got before, where it answers that again."""
+    row = {"create_id": create_id, "queue": queue}
+    known = None if create_id is None else tx.execute(lanes.SEQUENCE_BY_CREATE_ID, row).fetchone()
+    record = tx.sequence(known[0]) if known else None
+    if record is None or not _still_answers(record, sender, tx.reached):
+        return None
+    return record if request.expires is None or _lifetime(record) <= request.expires else None
+
+
+def _lifetime(record: SequenceRecord) -> int:
+    """The granted Expires, in ms."""
+    return (record.value.terms.expires_at or record.created_at) - record.created_at
 
 
 def _accept_offer(

@@ -47,7 +47,7 @@ from wsrm_mq.store.applications import SENDING, SIGNED, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, AddressingVersion, RMVersion
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Answered, Post
@@ -126,19 +126,10 @@ class RMSource:
         ``post`` takes the place of HTTP.
         ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
         when it is acknowledged or given up; also for those that waited in the store before."""
-        rm = {"1.2": "1.1"}.get(rm, rm)
-        if rm not in RM_OF_LABEL:
-            raise ConfigurationError(f"rm={rm!r} is no version of WS-ReliableMessaging: write 1.0, 1.1 or 1.2.")
-        self.rm = RM_OF_LABEL[rm]
-        spoken = self.rm.addressings[0] if addressing is None else ADDRESSING_OF_LABEL.get(addressing)
-        if spoken is None or spoken not in self.rm.addressings:
-            which = " or ".join(one.label for one in self.rm.addressings)
-            raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
-        self.addressing = spoken
+        self.rm, self.addressing = _spoken(rm, addressing)
         idle = None if inactivity is None else max(round(inactivity * 1000), _LEAST_IDLE)
-        policy = QueuePolicy(max_expires=round(expires * 1000), inactivity=idle, resend=resend or RESEND)
+        self._policy = QueuePolicy(max_expires=round(expires * 1000), inactivity=idle, resend=resend or RESEND)
         self.offers = offers
-        self._policy = policy
         self._headers = dict(headers or {})
         if (name := _unsendable(self._headers)) is not None:
             raise ConfigurationError(f"headers: the value of {name} is not one line of latin-1 characters.")
@@ -151,7 +142,7 @@ class RMSource:
         self._engine = Engine(
             store,
             _never,
-            lambda _partner: policy,
+            lambda _partner: self._policy,
             on_event=on_event,
             clock=clock,
             chores=(self._tend,),
@@ -511,6 +502,19 @@ class RMSource:
         if self._notices is not None:
             self._notices.stop(_LAST_NOTICES_SECONDS)
         return self._engine.close(timeout)
+
+
+def _spoken(rm: str, addressing: str | None) -> tuple[RMVersion, AddressingVersion]:
+    """The versions that a source speaks, by their names. Raises ``ConfigurationError``."""
+    rm = {"1.2": "1.1"}.get(rm, rm)
+    if rm not in RM_OF_LABEL:
+        raise ConfigurationError(f"rm={rm!r} is no version of WS-ReliableMessaging: write 1.0, 1.1 or 1.2.")
+    version = RM_OF_LABEL[rm]
+    spoken = version.addressings[0] if addressing is None else ADDRESSING_OF_LABEL.get(addressing)
+    if spoken is None or spoken not in version.addressings:
+        which = " or ".join(one.label for one in version.addressings)
+        raise ConfigurationError(f"addressing={addressing!r} does not go with rm={rm!r}: write {which}.")
+    return version, spoken
 
 
 def _has_parts(content_type: str | None) -> bool:
