@@ -51,7 +51,7 @@ def test_no_key_comes_back_after_everything_was_pruned(one: Instance) -> None:
 
 
 def test_positions_go_on_behind_the_messages_of_an_older_version(older_store: Callable[[str], Path]) -> None:
-    path = older_store("0014")
+    path = older_store("0019")
     with closing(sqlite3.connect(path)) as db:
         db.execute("INSERT INTO message (id, environ, received_at, body_size) VALUES (41, '{}', 0, 0)")
         db.execute("INSERT INTO queue (id, name, kind, created_at) VALUES (1, '/orders', 'app', 0)")

@@ -19,11 +19,6 @@ from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import ManualClock
 
 PINNED = {
-    "0014": "9aa3a603913af0a6b1cc5ddd3e6d97b7af20456e35024953f8ae97ad5133ce36",
-    "0015": "77aca94c4cd4a0964e5e61f684078b81a2e2bdc85b53a6538cb9e7c88da6b36b",
-    "0016": "be1a12cea202f0e4d876d40e98e3ddee589ef33d32c75b4c3797ee9a180435d0",
-    "0017": "be1a12cea202f0e4d876d40e98e3ddee589ef33d32c75b4c3797ee9a180435d0",
-    "0018": "91cfaedaf926397003690c032b4a18bc4a41c86df8419b4e0d15c6cada9f2ae8",
     "0019": "91cfaedaf926397003690c032b4a18bc4a41c86df8419b4e0d15c6cada9f2ae8",
     "0020": "91cfaedaf926397003690c032b4a18bc4a41c86df8419b4e0d15c6cada9f2ae8",
     "0021": "5d23a07c62b77112a9b1cd6c7f186bded9de9429efc4332b11e3926bc6f7bd01",

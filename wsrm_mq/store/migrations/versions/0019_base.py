@@ -1,6 +1,6 @@
 """The oldest schema that is brought forward. A new store is never made so; see ``creating``."""
 
-revision = "0014"
+revision = "0019"
 down_revision = None
 
 
