@@ -41,9 +41,8 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.queue import expiring
 from wsrm_mq.queue.policies import QueuePolicy
 from wsrm_mq.queue.retention import Kept, batches
-from wsrm_mq.store.clock import Believed
+from wsrm_mq.store.clock import Believed, Steady
 from wsrm_mq.store.invariants import all_findings
-from wsrm_mq.store.steady import Steady
 
 MEMORY: Final = Path("/dev/shm")
 BEGINNING: Final = 1_700_000_000_000

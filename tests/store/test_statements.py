@@ -8,25 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import (
-    barriers,
-    consuming,
-    entries,
-    journals,
-    lanes,
-    modes,
-    outboxes,
-    queues,
-    repairs,
-    subscribing,
-    tokens,
-)
+from wsrm_mq.store import consuming, entries, journals, lanes, modes, queues, repairs, subscribing, tokens
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for module in (queues, entries, lanes, repairs, consuming, journals, modes, barriers, subscribing, tokens, outboxes)
+    for module in (queues, entries, lanes, repairs, consuming, journals, modes, subscribing, tokens)
     for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str) and not text.startswith("(")  # a part of statements
 }

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
-from wsrm_mq.queue.acknowledgement import DueAcknowledgement
-from wsrm_mq.queue.gaps import tell_gaps
+from wsrm_mq.queue.acknowledgement import DueAcknowledgement, tell_gaps
 from wsrm_mq.queue.outbound import end_of, end_outbound, is_ended_there
 from wsrm_mq.queue.ownership import Claim
-from wsrm_mq.store.gaps import OLD_GAPS
+from wsrm_mq.store.lanes import OLD_GAPS
 from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_LANE, LOOK, piece
 from wsrm_mq.store.outbound import OVER
 from wsrm_mq.store.store import Store

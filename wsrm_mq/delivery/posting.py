@@ -20,10 +20,9 @@ from wsrm_mq.envelope.reply import piggyback
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel
-from wsrm_mq.store.entries import IS_LIVE_AT
+from wsrm_mq.store.entries import HAS_REPLY, IS_LIVE_AT
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, outbound_of, read_about
-from wsrm_mq.store.replies import HAS_REPLY
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS

@@ -1,4 +1,8 @@
-"""Acknowledgements: what one says, when it may be put off, and those that AckRequested headers ask for."""
+"""Acknowledgements: what one says, when it may be put off, and those that AckRequested headers ask for; and gaps that
+stay open: the ledger tells of each once, and its source may be asked for what is missing.
+
+Nothing else follows from a gap: what is held stays held, and is delivered when the gap is filled (Q-052).
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,11 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act, State
 from wsrm_mq.sequence.terms import Terms
 from wsrm_mq.store.channels import ACKS_DUE
+from wsrm_mq.store.entries import ANSWERED_WITH
+from wsrm_mq.store.lanes import GAP_OPEN
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
-from wsrm_mq.store.replies import ANSWERED_WITH
 from wsrm_mq.store.transaction import Transaction
 
 _COLLECTED_FOR: Final = 200
@@ -135,3 +140,36 @@ def answer_ack_requested(
             fall_due(tx, record, receipt, policy, asked=True)
         else:
             receipt.others += (acknowledged(tx.db, record, policy, lambda: tx.used_bytes),)
+
+
+_MOST_ASKED: Final = 128
+"""The most numbers that are asked for at a time: the first ones."""
+
+
+def tell_gaps(tx: Transaction, keys: list[int]) -> list[DueAcknowledgement]:
+    """Write down what the sequences of these keys wait for. Those that have an address for acknowledgements are to be
+    asked for it."""
+    nacks = []
+    for key in keys:
+        record = tx.sequence(key)
+        if record is None or not record.held or record.value.state is not State.CREATED:
+            continue
+        value = record.value
+        first = max(value.limit, value.expected)
+        missing = AckRanges(((first, value.received.highest),)).without(value.received)
+        if not missing:
+            continue
+        tx.ledger(GAP_OPEN, record, number=first, reason=f"missing {missing}")
+        if record.acks_to is not None:
+            said = SequenceAcknowledgement(value.terms.identifier, nacks=_first_numbers(missing))
+            nacks.append(DueAcknowledgement(key, record.sender, record.acks_to, value.terms, said))
+    return nacks
+
+
+def _first_numbers(ranges: AckRanges) -> tuple[int, ...]:
+    numbers: list[int] = []
+    for lower, upper in ranges:
+        numbers += range(lower, min(upper, lower + _MOST_ASKED - len(numbers) - 1) + 1)
+        if len(numbers) == _MOST_ASKED:
+            break
+    return tuple(numbers)

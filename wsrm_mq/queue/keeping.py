@@ -13,7 +13,7 @@ from wsrm_mq.queue import clearing, recording
 from wsrm_mq.queue.browsing import KeptBy
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared
-from wsrm_mq.store import keeping
+from wsrm_mq.store import queues
 from wsrm_mq.store.port import Database, Instances
 from wsrm_mq.store.transaction import Transaction
 
@@ -28,19 +28,19 @@ class Keeper(NamedTuple):
 
 def keep(tx: Transaction, queue: Declared) -> Keeper:
     """Have this instance keep the express messages of a queue, unless another one that lives does; answers which."""
-    row = tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
     known = None if row is None else Keeper(*row[1:])
     if known is not None and known.instance != tx.instance and tx.instances.lives(known.name) is not False:
         return known
     if known is not None and known.instance != tx.instance:
         lose(tx, known)
-    tx.execute(keeping.KEEP, {"key": queue.key, "keeper": tx.instance})
-    return Keeper(*tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()[1:])
+    tx.execute(queues.KEEP, {"key": queue.key, "keeper": tx.instance})
+    return Keeper(*tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()[1:])
 
 
 def keepers(db: Database) -> dict[str, Keeper]:
     """The keepers of queues, by the queue's name."""
-    return {name: Keeper(*keeper) for name, *keeper in db.execute(keeping.KEEPERS)}
+    return {name: Keeper(*keeper) for name, *keeper in db.execute(queues.KEEPERS)}
 
 
 def kept_by(db: Database, instances: Instances, queue: str) -> KeptBy | None:
@@ -51,14 +51,14 @@ def kept_by(db: Database, instances: Instances, queue: str) -> KeptBy | None:
 
 def lose(tx: Transaction, keeper: Keeper) -> None:
     """A keeper is gone: the express messages of its queues are lost, and how many they were is not known."""
-    for key, name in tx.execute(keeping.KEPT_BY, {"keeper": keeper.instance}).fetchall():
+    for key, name in tx.execute(queues.KEPT_BY, {"keeper": keeper.instance}).fetchall():
         _lost(tx, key, name, f"process {keeper.pid} (instance {keeper.name}), which kept them, is gone")
 
 
 def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
     """Delete a queue in the store: see ``clearing.delete``. Raises ``KeeperGone`` where a process keeps express
     messages of it, unless ``force``: then they are lost, which is on record."""
-    row = tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
     if row is not None:
         keeper = Keeper(*row[1:])
         lives = tx.instances.lives(keeper.name) is not False
@@ -75,20 +75,20 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
 
 def forget(tx: Transaction, name: str) -> None:
     """Forget that express messages of a queue are kept: none is any more."""
-    tx.execute(keeping.KEEP, {"key": tx.queue_named(name), "keeper": None})
+    tx.execute(queues.KEEP, {"key": tx.queue_named(name), "keeper": None})
 
 
 def let_go(tx: Transaction, lost: Mapping[str, int]) -> None:
     """This instance ends: it keeps nothing any more. ``lost``: how many messages each queue had that were not
     settled."""
-    for key, name in tx.execute(keeping.KEPT_BY, {"keeper": tx.instance}).fetchall():
+    for key, name in tx.execute(queues.KEPT_BY, {"keeper": tx.instance}).fetchall():
         if count := lost.get(name, 0):
             _lost(tx, key, name, f"{count} were not settled when the process that kept them closed its node")
-        tx.execute(keeping.KEEP, {"key": key, "keeper": None})
+        tx.execute(queues.KEEP, {"key": key, "keeper": None})
 
 
 def _lost(tx: Transaction, key: int, name: str, reason: str) -> None:
-    tx.execute(keeping.KEEP, {"key": key, "keeper": None})
+    tx.execute(queues.KEEP, {"key": key, "keeper": None})
     if count := recording.lose(tx, key, name):
         reason = f"{reason}; {count} are among the dead letters, as the journal has them"
     tx.add_ledger("express_lost", key, reason=reason)

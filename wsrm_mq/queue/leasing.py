@@ -1,4 +1,9 @@
-"""Leasing what is ready: messages by themselves, the highest priority first, and runs of ordered groups."""
+"""Leasing what is ready: messages by themselves, the highest priority first, and runs of ordered groups.
+
+A message that fits its queue's ``barrier`` is held until all before it in the queue are settled. Then each subscription
+of the queue gets it, and with the last of them it is settled, whatever they do with it; until then nothing behind it is
+delivered. Where there is no subscription, the first who receives gets it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from wsrm_mq.queue import barriers
+from wsrm_mq.queue import settling
 from wsrm_mq.queue.declaring import Declared, take_for
 from wsrm_mq.queue.expiring import sweep
 from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.reporting import left
-from wsrm_mq.store import consuming
+from wsrm_mq.queue.settling import Lease
+from wsrm_mq.store import consuming, subscribing
 from wsrm_mq.store.filtering import Comparison, Every, Field, Filter, fits
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
@@ -96,10 +102,10 @@ def lease(tx: Transaction, queues: Sequence[Declared], request: Request) -> list
 
 
 def barriers_for(tx: Transaction, queue: Declared, subscription: int | None) -> list[Leased]:
-    """The barriers of a queue that a subscription gets now: they are not leased. See ``barriers.take``."""
+    """The barriers of a queue that a subscription gets now: they are not leased."""
     found: list[Leased] = []
     if queue.policy.barrier is not None:
-        while (row := barriers.take(tx, queue, subscription)) is not None:
+        while (row := _take_barrier(tx, queue, subscription)) is not None:
             found.append(Leased(queue, Seen._make(row), FOREVER, is_barrier=True))
     return found
 
@@ -133,7 +139,7 @@ def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int, 
 def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> list[Leased]:
     policy = queue.policy
     until = policy.lease_end(tx.measured, request.lease)
-    barrier = barriers.first(tx, queue)
+    barrier = _first_barrier(tx, queue)
     loose = ready_in(tx, queue, _before(barrier, request.wanted), request.most)
     lanes = _runs(tx, queue, request)
     if barrier is not None:
@@ -241,3 +247,33 @@ def _take_lane(tx: Transaction, run: list[Seen], until: int, lessee: int | None)
     if isinstance(lane, SequenceRecord):
         tx.execute(consuming.MARK_RUN, {"keys": as_json([seen.position for seen in run]), "fence": lane.fence})
     return [seen._replace(fence=lane.fence) for seen in run]
+
+
+# barriers
+
+
+def _first_barrier(tx: Transaction, queue: Declared) -> int | None:
+    """The position of the first barrier in a queue: what lies behind it is not delivered. ``None``: there is none."""
+    if queue.policy.barrier is None:
+        return None
+    (position,) = tx.execute(subscribing.FIRST_BARRIER, {"queue": queue.key}).fetchone()
+    return None if position is None else int(position)
+
+
+def _take_barrier(tx: Transaction, queue: Declared, subscription: int | None) -> tuple[Any, ...] | None:
+    """The row of the barrier that a subscription gets now, if there is one (``consuming.SEEN_AT``); ``None`` for a
+    subscription: a consumer that has none. With the last that gets it, it is settled."""
+    position = _first_barrier(tx, queue)
+    which = {"queue": queue.key, "position": position}
+    if position is None or tx.execute(subscribing.UNSETTLED_BEFORE, which).fetchone() is not None:
+        return None
+    found = tx.execute(subscribing.SUBSCRIBED_WITHOUT, which).fetchall()
+    waiting = {key for key, instance in found if tx.instances.lives(instance) is not False}
+    had = tx.execute(subscribing.WAS_HAD, which).fetchone() is not None
+    gets_it = subscription in waiting or (subscription is None and not waiting and not had)
+    row: tuple[Any, ...] | None = tx.execute(consuming.SEEN_AT, {"key": position}).fetchone() if gets_it else None
+    if subscription in waiting:
+        tx.execute(subscribing.HAD, {"key": subscription, "position": position})
+    if waiting <= {subscription} and (had or gets_it):
+        settling.ack(tx, [Lease(position)])
+    return row

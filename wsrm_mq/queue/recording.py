@@ -18,7 +18,7 @@ from wsrm_mq.queue.declaring import Declared, journal_of
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.leaving import lane_of, put_aside, standing
 from wsrm_mq.queue.settling import Lease
-from wsrm_mq.store import journals, keeping, topics
+from wsrm_mq.store import journals, queues, topics
 from wsrm_mq.store.driver import Change
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.transaction import Transaction
@@ -34,7 +34,7 @@ def record(tx: Transaction, changes: Sequence[Change]) -> None:
     for one in changes:
         row = tx.queue_row(one.queue)
         queue = None if row is None else Declared(*row)
-        keeper = None if queue is None else tx.execute(keeping.KEEPER, {"key": queue.key}).fetchone()
+        keeper = None if queue is None else tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
         if queue is None or keeper is None or keeper[1] != tx.instance:
             raise KeeperGone(
                 f"This process was taken for dead: it keeps the express messages of {one.queue} no longer."

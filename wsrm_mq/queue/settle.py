@@ -17,9 +17,9 @@ from wsrm_mq.sequence.elements import SequenceAcknowledgement, SequenceHeader, T
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import entries
 from wsrm_mq.store.driver import space
+from wsrm_mq.store.entries import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane, SequenceRecord, read
-from wsrm_mq.store.replies import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction, as_json

@@ -4,6 +4,11 @@ A clock that runs ahead at a start (set by hand, a real-time clock of another ti
 What is written down has the time that the clock shows; what would expire by a jump waits for ``GRACE``, counted by a
 clock that is never set. The last time that was believed is in a file beside the store: a process that starts while the
 clock is doubted, the next worker or the same one again, finds the wrong time in the store already.
+
+Leases are measured by a clock that is never set (``Steady``), so no step of the time of day ends one, or keeps one. Its
+times are ms since the epoch, near those of the wall clock: what is to be added for that to the seconds since the
+machine began is in the store, and is the same for all of its processes. It is taken anew where none of them lives; then
+no lease is left.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.store.driver import content_of
-from wsrm_mq.store.steady import Steady
+from wsrm_mq.store.port import Database
 
 JUMP: Final = 600_000
 """ms. Further on than that from one look to the next, the clock has jumped."""
@@ -104,3 +109,32 @@ def believed_of(clock: Clock, file: Path) -> Believed:
     """How far ``clock`` is believed: wholly, where it is not the machine's own. ``file``: see ``Believed``."""
     passed = _SINCE_BOOT if clock is wall_clock else None
     return Believed(passed, file, Steady(clock, passed))
+
+
+_OFFSET: Final = "SELECT clock_offset FROM identity"
+_AGREE: Final = "UPDATE identity SET clock_offset = ?"
+
+
+class Steady:
+    """``clock`` shows the time of day; ``passed`` counts seconds and is never set. Without ``passed`` the time of day
+    is all there is."""
+
+    def __init__(self, clock: Callable[[], int], passed: Callable[[], float] | None) -> None:
+        self._clock = clock
+        self._passed = passed
+        self._offset: int | None = None
+
+    def __call__(self) -> int:
+        if self._passed is None or self._offset is None:
+            return self._clock()
+        return round(self._passed() * 1000) + self._offset
+
+    def agree(self, db: Database, *, is_first: bool) -> None:
+        """Count as the other processes do, or, where this is the first, as the others will; in a transaction."""
+        if self._passed is None:
+            return
+        found = db.execute(_OFFSET).fetchone()
+        self._offset = None if found is None else found[0]
+        if is_first or self._offset is None:
+            self._offset = self._clock() - round(self._passed() * 1000)
+            db.execute(_AGREE, (self._offset,))

@@ -1,16 +1,16 @@
-"""Statements on entries and their messages, with named parameters; and the reading of a large body."""
+"""Statements on entries, their messages and replies, with named parameters; and the reading of a large body."""
 
 from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy import and_, bindparam, case, func, not_, or_, select, update
+from sqlalchemy import and_, bindparam, case, func, insert, not_, or_, select, update
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.running import is_paused
-from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, watermark
+from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, reply, watermark
 
 p = bindparam
 
@@ -219,3 +219,26 @@ def body_at(db: Connection, position: int) -> BinaryIO:
 
 CANCEL: Final = _changed(cancels=entry.c.cancels + 1)
 IS_LIVE_AT: Final = compiled(select(entry.c.id).where(_KEY, IS_LIVE))
+
+
+ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
+HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == bindparam("entry")))
+OUTCOME_AND_REPLY: Final = compiled(
+    select(
+        *(entry.c.outcome, entry.c.lane, entry.c.number),
+        *(reply.c[name] for name in ("status", "headers", "body", "number", "outgoing_entry")),
+    )
+    .join(reply, reply.c.entry == entry.c.id, isouter=True)
+    .where(entry.c.id == bindparam("key"))
+)
+
+_NUMBERS: Final = func.pairs_in(bindparam("numbers")).table_valued("lower", "upper")
+ANSWERED_WITH: Final = compiled(
+    select(entry.c.number)
+    .select_from(_NUMBERS)
+    .join(reply, reply.c.number.between(_NUMBERS.c.lower, _NUMBERS.c.upper))
+    .join(entry, entry.c.id == reply.c.entry)
+    .where(reply.c.outbound == bindparam("outbound"), reply.c.outgoing_entry.is_(None))
+)
+"""The numbers of the requests whose replies have left on a response, with ``:numbers`` of ``:outbound``: a JSON
+list of [lower, upper]."""

@@ -1,4 +1,5 @@
-"""Statements on queues, on the instances that serve them, and on the ledger. Parameters are named."""
+"""Statements on queues, on the instances that serve them or keep their express messages, and on the ledger. Parameters
+are named."""
 
 from __future__ import annotations
 
@@ -174,3 +175,12 @@ IN_LEDGER: Final = compiled(
     )
 )
 """A row for each time that something was written down about a sequence for one reason."""
+
+
+KEEP: Final = compiled(update(queue).where(queue.c.id == p("key")).values(keeper=p("keeper")))
+_KEPT: Final = select(queue.c.name, queue.c.keeper, instance.c.name, instance.c.pid).outerjoin(
+    instance, instance.c.id == queue.c.keeper
+)
+KEEPERS: Final = compiled(_KEPT.where(queue.c.keeper.is_not(None)).order_by(queue.c.id))
+KEEPER: Final = compiled(_KEPT.where(queue.c.id == p("key"), queue.c.keeper.is_not(None)))
+KEPT_BY: Final = compiled(select(queue.c.id, queue.c.name).where(queue.c.keeper == p("keeper")).order_by(queue.c.id))

@@ -1,10 +1,10 @@
-"""Statements on clients and their subscriptions."""
+"""Statements on clients, their subscriptions, and the barriers that these get. Parameters are named."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.tables import client, entry, instance, subscription
@@ -62,3 +62,35 @@ OTHER_LOADS: Final = compiled(
 """The subscriptions of other instances to all of a queue: how many messages each has leased, and may have."""
 SET_FILTER: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(filter=p("filter")))
 END_SUBSCRIPTION: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(ended_at=p("now")))
+
+
+FIRST_BARRIER: Final = compiled(
+    select(func.min(entry.c.id)).where(
+        *(entry.c.hold == "barrier", entry.c.outcome.is_(None), entry.c.queue == p("queue"))
+    )
+)
+UNSETTLED_BEFORE: Final = compiled(
+    select(entry.c.id)
+    .where(
+        *(entry.c.queue == p("queue"), entry.c.id < p("position")),
+        *(entry.c.priority.is_not(None), entry.c.outcome.is_(None)),
+    )
+    .limit(1)
+)
+_OF_QUEUE: Final = (
+    *(subscription.c.queue == p("queue"), subscription.c.ended_at.is_(None)),
+    subscription.c.pattern.is_(None),
+)
+SUBSCRIBED_WITHOUT: Final = compiled(
+    select(subscription.c.id, instance.c.name)
+    .join(client, client.c.id == subscription.c.client)
+    .join(instance, instance.c.id == client.c.instance)
+    .where(
+        *(*_OF_QUEUE, instance.c.ended_at.is_(None)),
+        or_(subscription.c.barrier.is_(None), subscription.c.barrier < p("position")),
+    )
+)
+"""Subscriptions of a queue that have not ended and that have not had the barrier at a position, with their
+instances."""
+HAD: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(barrier=p("position")))
+WAS_HAD: Final = compiled(select(subscription.c.id).where(*_OF_QUEUE, subscription.c.barrier >= p("position")).limit(1))

@@ -1,4 +1,4 @@
-"""Statements on the tokens of those who use the queues from other machines."""
+"""Statements on those who use the queues from other machines: their tokens, and how far their outboxes are known."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.tables import token
+from wsrm_mq.store.tables import outbox, token
 
 p = bindparam
 
@@ -19,3 +19,13 @@ ADD_TOKEN: Final = compiled(
 )
 DROP_TOKEN: Final = compiled(delete(token).where(token.c.name == p("name")).returning(token.c.name))
 TOKEN_USED: Final = compiled(update(token).where(token.c.name == p("name")).values(used_at=p("at")))
+
+
+_IS_IT: Final = (outbox.c.principal == p("owner"), outbox.c.lane == p("which"))
+OUTBOX_LAST: Final = compiled(select(outbox.c.last).where(*_IS_IT))
+MOVE_OUTBOX: Final = compiled(
+    update(outbox).where(*_IS_IT).values(last=p("reached"), seen_at=p("now")).returning(outbox.c.last)
+)
+ADD_OUTBOX: Final = compiled(
+    insert(outbox).values(principal=p("owner"), lane=p("which"), last=p("reached"), seen_at=p("now"))
+)

@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 from sqlalchemy import bindparam, func, or_, select
 
 from wsrm_mq.sequence.running import DeliveryState
-from wsrm_mq.store import consuming, keeping
+from wsrm_mq.store import consuming
 from wsrm_mq.store import published as views
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.queues import KEEPERS
 from wsrm_mq.views.words import counted, span
 
 BACKLOG: Final = 1_000
@@ -266,7 +267,7 @@ def absent(found: Iterable[Subscription], queues: Iterable[Consumed]) -> list[tu
 def unkept(db: Database, queues: Iterable[Consumed]) -> list[Consumed]:
     """The queues that are declared as express, and whose express messages no process keeps."""
     lives = instances_of(file_of(db)).lives
-    found = db.execute(keeping.KEEPERS).fetchall()
+    found = db.execute(KEEPERS).fetchall()
     kept = {queue for queue, _key, name, _pid in found if name is not None and lives(name) is not False}
     return [one for one in queues if one.is_express and one.queue not in kept]
 
