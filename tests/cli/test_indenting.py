@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Service
 from tests.cli.test_terminal import typed
-from wsrm_mq.cli.indenting import indented
+from wsrm_mq.cli.message import indented
 from wsrm_mq.queue.arrival import Body
 
 LAID_OUT = {

@@ -34,8 +34,7 @@ from wsrm_mq.errors import (
     WSRMError,
 )
 from wsrm_mq.node import Node
-from wsrm_mq.node.dead_letters import DeadLetters
-from wsrm_mq.node.journals import Journal
+from wsrm_mq.node.apart import DeadLetters, Journal
 
 Program = Callable[[str], subprocess.Popen[str]]
 Connect = Callable[..., RemoteNode]

@@ -17,9 +17,8 @@ import pytest
 from tests.node.conftest import Connect, ConnectAsync, Program, Rows
 from wsrm_mq.errors import LeaseLost, SubscriptionClosed
 from wsrm_mq.node import Node
+from wsrm_mq.node.apart import DeadLetters, Journal
 from wsrm_mq.node.async_node import AsyncDeadLetters, AsyncJournal, AsyncMessage, AsyncNode, AsyncSubscription
-from wsrm_mq.node.dead_letters import DeadLetters
-from wsrm_mq.node.journals import Journal
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue.settling import Settlement

@@ -10,7 +10,7 @@ import pytest
 from tests.node.conftest import Connect, Rows
 from wsrm_mq.errors import ConfigurationError, NotAllowed, UnknownQueue
 from wsrm_mq.node import Node
-from wsrm_mq.node.journals import Journal
+from wsrm_mq.node.apart import Journal
 from wsrm_mq.queue.retention import Kept, batches
 
 

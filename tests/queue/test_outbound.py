@@ -16,7 +16,7 @@ from wsrm_mq.queue.outbound import acknowledged_with, give_number
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Resend
 from wsrm_mq.queue.polling import fetch
-from wsrm_mq.queue.resending import sent
+from wsrm_mq.queue.requests import sent
 from wsrm_mq.queue.retention import Kept, batches
 from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement, SequenceFault, SequenceHeader

@@ -11,7 +11,7 @@ from tests.conftest import Wrapped
 from tests.routes.net import Net, until
 from tests.support.in_process import taken
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.node.upkeep import KEPT, Upkeep
+from wsrm_mq.node.opened import KEPT, Upkeep
 from wsrm_mq.queue import retention
 from wsrm_mq.store import queues
 

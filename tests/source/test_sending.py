@@ -182,7 +182,7 @@ def test_behind_the_largest_number_a_new_sequence_begins(source: Source, partner
 def test_no_more_than_a_window_leaves_unacknowledged(
     source: Source, partner: Partner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wsrm_mq.queue.window.WINDOW", 4)
+    monkeypatch.setattr("wsrm_mq.queue.outbound.WINDOW", 4)
     partner.takes = lambda _received: False
     send(source, *"abcdefgh")
     assert partner.within(lambda: len(partner.places) == 4)
@@ -240,7 +240,7 @@ def test_no_more_leaves_than_the_destination_says_it_has_room_for(source: Source
 def test_with_a_window_of_one_each_waits_for_the_one_before(
     source: Source, partner: Partner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wsrm_mq.queue.window.WINDOW", 1)
+    monkeypatch.setattr("wsrm_mq.queue.outbound.WINDOW", 1)
     partner.takes = lambda _received: False
     send(source, "a", "b", "c")
     assert partner.within(lambda: partner.places == [("urn:there:1", 1)])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import PLAIN, Service
 from tests.queue.build import sender
 from wsrm_mq.errors import NotFound, QueryError
-from wsrm_mq.queue import adopt, dead_letters, diagnosis, operate, outbound, plans, replaying, resending
+from wsrm_mq.queue import adopt, dead_letters, diagnosis, operate, outbound, plans, replaying, requests
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
@@ -305,7 +305,7 @@ def test_every_reason_that_a_message_may_get_is_known() -> None:
         outbound.SEQUENCE_ENDED,
         operate.TERMINATED,
     }
-    given |= {plans.CANCELLED, replaying.REPLAYED, resending.NOT_ACKNOWLEDGED, adopt.ADOPTED, *Disposition}
+    given |= {plans.CANCELLED, replaying.REPLAYED, requests.NOT_ACKNOWLEDGED, adopt.ADOPTED, *Disposition}
     assert given <= {*REASONS}
 
 

@@ -116,10 +116,10 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
     Example: wsrm-mq dead-letter edit 42 mended.xml --reason "had a comma"
              wsrm-mq dead-letter edit 42 --type Order --reason "ticket 17"
     """
-    from wsrm_mq.node.dead_letters import edited
+    from wsrm_mq.node.apart import edited
     from wsrm_mq.node.express import LETTERS
     from wsrm_mq.node.queues import looked_at
-    from wsrm_mq.queue import browsing, declaring, editing
+    from wsrm_mq.queue import browsing, dead_letters, declaring
     from wsrm_mq.store.clock import wall_clock
     from wsrm_mq.store.store import run_once
     from wsrm_mq.views.dead_letters import letter
@@ -135,7 +135,7 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
 
     def act(is_dry: bool) -> int:
         return run_once(
-            place.path, lambda tx: editing.edit_and_redrive(tx, position, one, to=to, **why), dry_run=is_dry
+            place.path, lambda tx: dead_letters.edit_and_redrive(tx, position, one, to=to, **why), dry_run=is_dry
         )
 
     def tell(_added: int | None) -> None:

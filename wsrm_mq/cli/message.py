@@ -1,10 +1,14 @@
-"""``wsrm-mq message``: what was received, and what became of it."""
+"""``wsrm-mq message``: what was received, and what became of it.
+
+An envelope is laid out for reading, and not parsed: what is broken, or cut off, is shown as far as it goes.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +21,6 @@ from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
 from wsrm_mq.cli.audit import show_ledger
 from wsrm_mq.cli.export import export_messages
-from wsrm_mq.cli.indenting import indented
 from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
 from wsrm_mq.cli.output import (
     Column,
@@ -254,3 +257,40 @@ _SHOWN: Final[dict[str, Callable[[Any], object]]] = {
     "last_error": lambda error: error.rstrip("\n").split("\n"),
 }
 """How a fact is shown to people, where that is not as it is stored."""
+
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<aside> <!--.*?(?:-->|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <[?!][^<>]*> )
+    | (?P<close> </[^<>]*> )
+    | (?P<alone> <(?: [^<>"'/] | "[^"]*" | '[^']*' | /(?!>) )+ /> )
+    | (?P<open> <(?: [^<>"'/] | "[^"]*" | '[^']*' | /(?!>) )+ > )
+    | (?P<text> [^<]+ | < )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_STEP: Final = "  "
+DEEPEST: Final = 20
+"""Elements that are nested deeper than this are not indented further."""
+
+
+def indented(text: str) -> str:
+    """``text`` with each element on a line of its own; one that has only text stays in one. What is no XML stays."""
+    if not text.lstrip("\ufeff \t\r\n").startswith("<"):
+        return text
+    lines: list[str] = []
+    depth, is_open = 0, False  # is_open: the last line is a start tag, and perhaps its text
+    for token in _TOKEN.finditer(text.lstrip("\ufeff")):
+        kind, found = token.lastgroup, token[0]
+        if kind == "text" and not found.strip():
+            continue
+        if kind == "close":
+            depth -= 1
+        if is_open and kind in ("text", "close"):
+            lines[-1] += found
+        else:
+            lines.append(_STEP * min(max(depth, 0), DEEPEST) + found.strip())
+        if kind == "open":
+            depth += 1
+        is_open = kind == "open" or (kind == "text" and is_open)
+    return "\n".join(lines)

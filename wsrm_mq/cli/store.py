@@ -304,7 +304,7 @@ def application(
     \b
     Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
     """
-    from wsrm_mq.queue.applications import rename
+    from wsrm_mq.queue.adopt import rename
     from wsrm_mq.store.store import run_once
 
     why = care.why()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from wsrm_mq.client.forms import Arrived, Request, asking, path, payload, query, read
+from wsrm_mq.node.apart import Record
 from wsrm_mq.node.checks import check_positions
-from wsrm_mq.node.journals import Record
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import check_text

@@ -16,10 +16,9 @@ from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overloa
 
 from wsrm_mq.errors import KeeperGone, LeaseLost, SubscriptionClosed, WSRMError
 from wsrm_mq.events.inert import as_error
+from wsrm_mq.node.apart import DeadLetters, Journal
 from wsrm_mq.node.consuming import Received
-from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.express import WAIT_SECONDS
-from wsrm_mq.node.journals import Journal
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.node import Node
 from wsrm_mq.node.subscribing import callable_of

@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 from wsrm_mq.errors import StoreError
+from wsrm_mq.node.apart import DeadLetters, Journal
 from wsrm_mq.node.checks import check_who
 from wsrm_mq.node.consuming import Consuming
-from wsrm_mq.node.dead_letters import DeadLetters
 from wsrm_mq.node.express import Express
-from wsrm_mq.node.journals import Journal
 from wsrm_mq.node.opened import leave
 from wsrm_mq.node.producing import Producing
 from wsrm_mq.node.queues import Queues

@@ -1,4 +1,7 @@
-"""A store that a program has opened as a node: how a verb is run there, by itself or in a transaction of a thread."""
+"""A store that a program has opened as a node: how a verb is run there, by itself or in a transaction of a thread.
+
+Where no service has messages in the store, its programs keep house there (``Upkeep``).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from weakref import WeakSet
 
+from wsrm_mq.delivery.janitor import Janitor
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.at_exit import send_at_exit
@@ -19,11 +23,12 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transacting, Transaction
-from wsrm_mq.node.upkeep import Upkeep
 from wsrm_mq.queue import clearing, declaring
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.policies import FOREVER, Durability
+from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
+from wsrm_mq.queue.retention import Pruned
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
@@ -274,3 +279,19 @@ def shown(until: int, offset: int) -> float | None:
     """The end of a lease in seconds since the epoch; ``None``: it lasts until its holder goes. ``until`` is
     of the clock of leases, which ``offset`` ms lead from to the time of day."""
     return None if until >= FOREVER else (until + offset) / 1000
+
+
+KEPT: Final = QueuePolicy(retain=3_600_000)
+"""A settled message is on record for an hour, and where its queue says so for longer."""
+
+
+class Upkeep(Janitor):
+    """A janitor that leaves a store to its service, which says how long messages are kept there."""
+
+    def __init__(self, store: Store, events: Events) -> None:
+        super().__init__(store, lambda _partner: KEPT, events)
+
+    def sweep(self) -> Pruned:
+        with self._store.reader() as db:
+            (is_served,) = db.execute(queues.IS_SERVED).fetchone()
+        return Pruned() if is_served else super().sweep()

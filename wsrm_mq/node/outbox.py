@@ -28,7 +28,7 @@ from wsrm_mq.errors import (
     WSRMError,
 )
 from wsrm_mq.events.telling import Events
-from wsrm_mq.node.dead_letters import DeadLetters
+from wsrm_mq.node.apart import DeadLetters
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.node import Node
 from wsrm_mq.queue import declaring

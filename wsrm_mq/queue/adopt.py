@@ -3,7 +3,8 @@
 Of an open sequence the source may have acknowledgements that this store knows nothing of. Left open, it would wait for
 ever for numbers that its source does not send again. So it ends as failed, and the source is told SequenceTerminated
 with its next message. What this store has not delivered may have been delivered since: nothing of it runs again unless
-the operator says so, and then as a possible redelivery.
+the operator says so, and then as a possible redelivery. Where the application has a new name, what was stored for the
+old one is delivered to it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury, give_up
 from wsrm_mq.queue.outbound import step_of
@@ -18,6 +20,7 @@ from wsrm_mq.queue.ownership import free
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.store import entries, identity, lanes, queues
+from wsrm_mq.store.applications import hand_over, served
 from wsrm_mq.store.driver import mark_for_rehearsal
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.loose import OWNED_LOOSE, UNSETTLED_LOOSE
@@ -114,3 +117,19 @@ def _take(tx: Transaction, event: str, reason: str, actor: str) -> None:
     tx.execute(queues.END_INSTANCES, {"now": tx.now})
     identity.rename(tx)
     tx.ledger(event, reason=reason, actor=actor)
+
+
+def rename(tx: Transaction, old: str | None, new: str | None, reason: str, actor: str) -> int:
+    """Make what was stored for ``old`` that of ``new``; ``None`` is an application without a name. Answers how many
+    queues that are. Raises ``NotFound`` where there is none, ``NotAllowed`` while a process serves ``old``."""
+    if any(one.application == old for one in served(tx.db)):
+        raise NotAllowed(f"a process serves {_word(old)}: stop it first.")
+    count = hand_over(tx.db, old, new)
+    if not count:
+        raise NotFound(f"no queue is that of {_word(old)}.")
+    tx.ledger("application_renamed", reason=f"{_word(old)} is {_word(new)}: {reason}", actor=actor)
+    return count
+
+
+def _word(application: str | None) -> str:
+    return application or "none"

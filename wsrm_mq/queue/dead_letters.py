@@ -2,7 +2,7 @@
 
 A dead letter, like all that is settled, changes only so: it is redriven, which delivers it again; discarded, which can
 be undone while ``retain`` lasts; or confirmed, which leaves it where it is and ends its alarm. What is not settled is
-tried again, or discarded too.
+tried again, or discarded too. Redriven with another content, it is a new message in the place of the old one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Final
 
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue import requests
+from wsrm_mq.queue.adding import Put, add_entry, add_message
 from wsrm_mq.queue.declaring import declared
 from wsrm_mq.queue.idle import make_idle
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.pulling import goes_to_consumers
+from wsrm_mq.queue.put import with_promoted
 from wsrm_mq.queue.replaying import add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
-from wsrm_mq.store import consuming, entries, repairs
+from wsrm_mq.store import consuming, entries, queues, repairs
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -149,3 +151,30 @@ def _instead(tx: Transaction, one: Stored) -> str:
 
 def write_down(tx: Transaction, event: str, one: Stored, actor: str, reason: str) -> None:
     tx.ledger(event, one.lane, number=one.number, position=one.position, reason=reason, actor=actor)
+
+
+EDITED: Final = "edited"
+"""Reason of a dead letter in whose place an edited message is delivered."""
+
+
+def edit_and_redrive(
+    tx: Transaction, position: int, one: Put, *, actor: str, reason: str, to: str | None = None
+) -> int:
+    """Put ``one`` into the queue that a dead letter came from, or into ``to``, in the place of that; answers its
+    position. Raises ``NotAllowed`` for what a partner has sent: that is never changed."""
+    letter = stored(tx, position)
+    check_outcome(tx, letter, "dead")
+    if letter.lane.kind not in ("loose", "group") or not letter.lane.is_consumed:
+        raise NotAllowed(
+            f"The message at position {position} came from a partner, and stays as it was sent. "
+            f"`wsrm-mq message body {position} --output FILE` has it: edit that, and send it as a message of your own."
+        )
+    home, _application = tx.execute(queues.QUEUE, {"key": letter.home}).fetchone()
+    queue = declared(tx, to or home)
+    if letter.lane.kind == "group" and to is None and one.group is None:
+        one = one._replace(group=letter.lane.identifier.split(":", 2)[2])
+    withdraw(tx, letter, EDITED)
+    message = add_message(tx, with_promoted(one, queue.policy.properties))
+    added = add_entry(tx, queue, one, message, came_with=True)
+    write_down(tx, "redriven", letter, actor, f"{reason}; as edited at position {added}")
+    return added

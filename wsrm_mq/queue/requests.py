@@ -22,16 +22,16 @@ from wsrm_mq.queue.outbound import (
     is_ended_there,
     lanes_of,
     leave_rest,
+    let_out,
     reason_of,
     requests_in,
     step_of,
     told_with,
 )
-from wsrm_mq.queue.ownership import Claim, count_unsettled, free, settle_cursor, take
-from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.queue.ownership import Claim, count_unsettled, free, give_back, settle_cursor, still_mine, take
+from wsrm_mq.queue.policy import QueuePolicy, Resend
 from wsrm_mq.queue.sending import OutgoingMessage, Sent, channel_of, place_in, send
-from wsrm_mq.queue.settle import ServiceReply, keep_reply
-from wsrm_mq.queue.window import let_out
+from wsrm_mq.queue.settle import ServiceReply, Settled, keep_reply
 from wsrm_mq.queue.withdrawing import Stored as DeadLetter
 from wsrm_mq.queue.withdrawing import withdraw
 from wsrm_mq.sequence.elements import (
@@ -46,7 +46,7 @@ from wsrm_mq.sequence.outbound import Created, OutboundSequence, OutboundTerms, 
 from wsrm_mq.sequence.outbound_states import OutboundAct, OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.states import Act
-from wsrm_mq.store import channels, consuming, lanes, queues, routing
+from wsrm_mq.store import channels, consuming, entries, lanes, queues, routing
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_queue
 from wsrm_mq.store.entries import HELD_BYTES
@@ -450,3 +450,33 @@ def _end(tx: Transaction, outbound: OutboundRecord, reason: str) -> None:
 def close_element(outbound: OutboundRecord) -> CloseSequence:
     """The element that closes the sequence (S-CLO-002)."""
     return CloseSequence(outbound.value.terms.identifier, outbound.value.given or None)
+
+
+NOT_ACKNOWLEDGED: Final = "not_acknowledged"
+"""Reason of a dead letter: it was sent as often as ``resend`` says."""
+
+
+def sent(
+    tx: Transaction,
+    held: Claim,
+    position: int,
+    number: int,
+    attempt: int,
+    resend: Resend,
+    *,
+    release: bool,
+    over_at: int | None = None,
+) -> Settled:
+    """Note that it has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter.
+    Raises ``FenceLost`` as ``settle`` does."""
+    record = still_mine(tx, held)
+    wait = resend.wait(attempt)
+    if wait is not None:
+        wait = tx.round_trips.wait(record.id, wait, attempt)
+        tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
+    elif not record.is_given_up(number) and tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None:
+        # else another sequence will carry it on, or the answer has acknowledged it
+        give_up(tx, record, position, number, NOT_ACKNOWLEDGED)
+    record.running_since = tx.now if over_at is None else min(over_at, tx.now)
+    released = release and give_back(tx, held)
+    return Settled(released, None, record.has_next, record.cursor)

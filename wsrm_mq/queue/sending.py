@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.creation import new_identifier
+from wsrm_mq.queue.outbound import may_leave
 from wsrm_mq.queue.ownership import Claim, take
-from wsrm_mq.queue.window import may_leave
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import queues

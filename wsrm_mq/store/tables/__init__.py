@@ -8,10 +8,9 @@ row by row.
 
 from __future__ import annotations
 
-from wsrm_mq.store.tables.access import outbox, token
-from wsrm_mq.store.tables.consuming import binding, client, subscription
+from wsrm_mq.store.tables.consuming import binding, client, outbox, subscription, token
 from wsrm_mq.store.tables.history import archive, archived, ledger, plan
-from wsrm_mq.store.tables.lanes import lane, range_
+from wsrm_mq.store.tables.lanes import lane, range_, sequence
 from wsrm_mq.store.tables.messages import (
     connection_message,
     dedupe,
@@ -26,7 +25,6 @@ from wsrm_mq.store.tables.messages import (
 )
 from wsrm_mq.store.tables.routing import arrived, hop, route, routed
 from wsrm_mq.store.tables.sending import channel, outbound_sequence
-from wsrm_mq.store.tables.sequences import sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata
 from wsrm_mq.store.tables.words import (

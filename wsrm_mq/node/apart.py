@@ -1,19 +1,20 @@
-"""The dead letters of a queue, as a program has them."""
+"""The dead letters and the journal of a queue, as a program has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.node.checks import check_positions
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.payload import stored
-from wsrm_mq.queue import clearing, declaring, editing
+from wsrm_mq.queue import clearing, dead_letters, declaring
 from wsrm_mq.queue.adding import Put
-from wsrm_mq.queue.clearing import Part
+from wsrm_mq.queue.clearing import Cleared, Part
+from wsrm_mq.queue.journaling import Recorded, recorded
 from wsrm_mq.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class DeadLetters:
         who = {"actor": self._actor, "reason": clearing.REDRIVEN}
         for place in self._places:
             with suppress(NotFound):
-                return place.call(lambda tx: editing.edit_and_redrive(tx, position, one, to=to, **who), wakes=True)
+                return place.call(lambda tx: dead_letters.edit_and_redrive(tx, position, one, to=to, **who), wakes=True)
         raise NotFound(f"There is no dead letter at position {position} in {self.name}.")
 
     def discard(self, positions: Sequence[int] | None = None) -> int:
@@ -95,3 +96,45 @@ def edited(letter: Message, body: object, options: dict[str, Any], *, now: int, 
     if not letter.message_id.startswith("#"):
         as_it_was["message_id"] = letter.message_id
     return stored(letter.body if body is None else body, as_it_was | options, now=now, client=client)
+
+
+class Record(NamedTuple):
+    """An entry of a journal. ``message`` is the message as the journal has it, to be settled there where it was
+    received; ``of`` the entry that is recorded, with the outcome as it is now."""
+
+    message: Message
+    of: Recorded
+
+
+class Journal:
+    """The journal of a queue, or of the node. It lies in a queue of its own, ``name``, which is received from,
+    filtered, purged and looked into as any other; its filters know ``outcome`` and ``outcome_reason`` of what it
+    records."""
+
+    def __init__(self, node: Place, queue: str | None) -> None:
+        self._node = node
+        if queue is not None:
+            declaring.check_text(queue)
+        self.name = declaring.NODE_JOURNAL if queue is None else f"{queue}#journal"
+        if queue is None:
+            node.call(lambda tx: declaring.journal_named(tx, self.name, None))
+        with node.reader() as db:
+            declaring.read(db, self.name)
+
+    def peek(self, *, after: int = 0, limit: int = 50, filter: str | None = None) -> list[Record]:
+        """See ``Node.peek``."""
+        return self._records(self._node.peek(self.name, after=after, limit=limit, filter=filter))
+
+    def receive(self, max: int = 1, **options: Any) -> list[Record]:
+        """See ``Node.receive``. A message whose outcome is not known yet is received too: the filter ``outcome is not
+        null`` leaves it out."""
+        return self._records(self._node.receive(self.name, max, **options))
+
+    def purge(self, lower: int = 0, upper: int | None = None) -> Cleared:
+        """See ``Node.purge``."""
+        return self._node.purge(self.name, lower, upper)
+
+    def _records(self, messages: Sequence[Message]) -> list[Record]:
+        with self._node.reader() as db:
+            found = recorded(db, [one.position for one in messages])
+        return [Record(one, found[one.position]) for one in messages]
