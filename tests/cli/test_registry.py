@@ -9,7 +9,7 @@ import pytest
 
 from wsrm_mq.acts import ACTS, Act, Command, others, sequences
 from wsrm_mq.cli import program
-from wsrm_mq.cli.lines import line_of
+from wsrm_mq.cli.place import line_of
 
 OTHERS = [one for one in vars(others).values() if isinstance(one, Command)]
 

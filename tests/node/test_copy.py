@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Wrapped
 from tests.node.conftest import Connect, assert_sound
 from tests.support.in_process import FACTORY, InProcess, taken, until
-from wsrm_mq.queue.copying import topic_of
+from wsrm_mq.queue.topics import topic_of
 
 PUT = "urn:example:orders/put"
 

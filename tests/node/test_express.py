@@ -27,7 +27,7 @@ from wsrm_mq.errors import (
     Unrouted,
 )
 from wsrm_mq.node import Node
-from wsrm_mq.queue import keeping
+from wsrm_mq.queue import express
 from wsrm_mq.queue.policies import Durability
 from wsrm_mq.store import frames, remote
 from wsrm_mq.store.sharing import TURN_SECONDS
@@ -709,8 +709,8 @@ def test_a_put_into_a_journal_is_refused_where_the_store_takes_its_process_for_d
     other.declare("ticks", durability="express", journal=True)
     other.put("ticks", "1")
     with node.store.reader() as db:
-        keeper = keeping.keepers(db)["ticks"]
-    node.call(lambda tx: keeping.lose(tx, keeper))
+        keeper = express.keepers(db)["ticks"]
+    node.call(lambda tx: express.lose(tx, keeper))
     with pytest.raises(KeeperGone):
         other.express._own.place.put("ticks", "2", durability="express")  # type: ignore[union-attr]
     assert node.recover_express() == 1

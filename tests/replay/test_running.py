@@ -17,7 +17,7 @@ from tests.queue.build import Instance, Node
 from tests.replay.build import House, counted, read
 from tests.support.disk import Disk
 from tests.support.in_process import FACTORY, taken, until
-from wsrm_mq.cli.lines import line_of
+from wsrm_mq.cli.place import line_of
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.errors import NotAllowed, NotFound, StoreError
 from wsrm_mq.inbox import once

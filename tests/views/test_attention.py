@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 
-from wsrm_mq.cli.lines import line_of
+from wsrm_mq.cli.place import line_of
 from wsrm_mq.views import attention, findings, store_findings
 from wsrm_mq.views.attention import MEASURES, Measure, Range, Severity
 from wsrm_mq.views.instances import Instance

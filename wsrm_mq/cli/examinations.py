@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.acts import others
-from wsrm_mq.cli.lines import line_of
-from wsrm_mq.cli.place import Place
+from wsrm_mq.cli.place import Place, line_of
 from wsrm_mq.views.words import counted, moment, size, span
 
 if TYPE_CHECKING:

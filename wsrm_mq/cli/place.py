@@ -1,4 +1,5 @@
-"""Where a command works: the options that say it, and the store opened for looking.
+"""Where a command works: the options that say it, and the store opened for looking; and proposals as lines that can be
+typed there.
 
 A command that looks makes no file, migrates nothing and takes no lock.
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from wsrm_mq.acts import Act, Kind, Step
 from wsrm_mq.cli.output import say
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
@@ -77,7 +79,7 @@ class Place(NamedTuple):
 
     def line(self, step: Step) -> str:
         """A proposal as a line to type, for this store."""
-        from wsrm_mq.cli.lines import line_of
+        from wsrm_mq.cli.place import line_of
 
         return self.command(line_of(step))
 
@@ -222,3 +224,44 @@ def unconfirmed(place: Place, db: Database) -> str | None:
         return None
     doubt = why_unconfirmed(db, place.path)
     return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"
+
+
+def line_of(step: Step) -> str:
+    """A proposal as a line that can be typed as it is printed; words in capitals stand for words of the operator's
+    own."""
+    command = step.command
+    words = [word for word in ("wsrm-mq", command.subject, command.name) if word]
+    words += map(_quoted, step.which)
+    options = list[str]()
+    for name, value in step.arguments.items():
+        for word in _words(step, name, value):
+            (options if word.startswith("-") or options else words).append(_quoted(word))
+    words += [*command.asks, *options]
+    if command.takes_reason and "dry_run" not in step.arguments:
+        words += ["--reason", "TEXT"]
+    return " ".join(words)
+
+
+def _words(step: Step, name: str, value: Any) -> Iterator[str]:
+    """An argument as an option with its value, or where it has no option as the value alone."""
+    known = {one.name: one for one in step.command.arguments} if isinstance(step.command, Act) else {}
+    argument = known.get(name)
+    if argument is not None and not argument.is_named:
+        yield str(value)
+    elif argument is not None and argument.kind is Kind.FLAG:
+        yield from (f"--{choice.word}" for choice in argument.choices if choice.value == value)
+    else:
+        yield f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+        if value is not True:
+            yield str(value)
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it; control characters, which no terminal is shown, as bash and zsh read them."""
+    return shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_spelled, word))}'"
+
+
+def _spelled(one: str) -> str:
+    if one in "\\'":
+        return f"\\{one}"
+    return one if one.isprintable() else f"\\U{ord(one):08x}"

@@ -60,11 +60,11 @@ def list_(place: Place, scope: Reach | None) -> None:
 
         list_offers(place, scope)
         return
-    from wsrm_mq.queue import browsing, keeping
+    from wsrm_mq.queue import browsing, express
     from wsrm_mq.views.overview import waiting
 
     with one_look(place) as db:
-        for name, keeper in keeping.keepers(db).items():
+        for name, keeper in express.keepers(db).items():
             say(_elsewhere(name, keeper.pid))
         served, now = waiting(db), now_ms()
         rows = []
@@ -153,12 +153,12 @@ def stats(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue stats orders
     """
-    from wsrm_mq.queue import browsing, keeping
+    from wsrm_mq.queue import browsing, express
 
     with one_look(place) as db:
         found = consumed(db, name)
         had = browsing.stats(db, found, now_ms())
-        has_express = name in keeping.keepers(db)
+        has_express = name in express.keepers(db)
     if has_express:  # they are in the memory of a process
         with connect_to(place, "wsrm-mq queue stats") as node:
             had = node.stats(name)
@@ -207,14 +207,14 @@ def peek(place: Place, name: str, query: str, after: int, limit: int, wanted: st
              wsrm-mq queue peek orders state:held since:2h
              wsrm-mq queue peek orders 42 --output order.xml
     """
-    from wsrm_mq.queue import browsing, filters, keeping
+    from wsrm_mq.queue import browsing, express, filters
 
     position = POSITION(query) if query.isdecimal() else None
     if output is not None and position is None:
         raise click.UsageError("--output is for the body of one message: name its position.")
     with one_look(place) as db:
         found = consumed(db, name)
-        if (keeper := keeping.keepers(db).get(name)) is not None:
+        if (keeper := express.keepers(db).get(name)) is not None:
             say(_elsewhere(name, keeper.pid))
         if position is not None:
             one = browsing.get(db, found, now_ms(), position)

@@ -232,11 +232,11 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
     \b
     Example: wsrm-mq queue delete orders --if-empty --reason "moved"
     """
-    from wsrm_mq.queue import keeping, topics
+    from wsrm_mq.queue import express, topics
 
     def verb(tx: Transaction, found: Declared) -> Any:
         if if_unused and not force:
             topics.refuse_used(tx, found.name)
-        return keeping.delete(tx, found, if_empty=if_empty, force=force)
+        return express.delete(tx, found, if_empty=if_empty, force=force)
 
     clear(place, care, name, "queue_deleted", "delete", verb)

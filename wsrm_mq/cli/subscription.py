@@ -110,13 +110,13 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
     \b
     Example: wsrm-mq subscription drop shop/thanks --reason "shop is no more"
     """
-    from wsrm_mq.queue import keeping
+    from wsrm_mq.queue import express
     from wsrm_mq.queue.topics import KIND
 
     def verb(tx: Transaction, found: Declared) -> Any:
         if found.kind != KIND:
             raise NotAllowed(f"{found.name} is a queue, and no durable subscription: {_LISTED}")
-        return keeping.delete(tx, found, force=force)
+        return express.delete(tx, found, force=force)
 
     clear(place, care, name, "subscription_dropped", "drop", verb)
 

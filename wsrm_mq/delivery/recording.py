@@ -24,13 +24,13 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
-from wsrm_mq.queue.copying import publish_copy
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.requests import leave_gap, sent
 from wsrm_mq.queue.settle import Done, Settled, Settlement, add_reply, remarked, settle
+from wsrm_mq.queue.topics import publish_copy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store

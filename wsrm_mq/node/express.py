@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from wsrm_mq.errors import KeeperGone, StoreError, UnknownQueue
 from wsrm_mq.node.message import Message
-from wsrm_mq.queue import browsing, declaring, hopping, keeping, recording
+from wsrm_mq.queue import browsing, declaring, express, hopping
 from wsrm_mq.queue.clearing import Cleared
-from wsrm_mq.queue.keeping import Keeper
+from wsrm_mq.queue.express import Keeper
 from wsrm_mq.queue.leasing import Request
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, as_values
 from wsrm_mq.store.driver import Temporary, recorded
@@ -79,7 +79,7 @@ class Express:
         if fresh or self._is_stale or now - self._read_at > FRESH_SECONDS:
             self._is_stale = False
             with self._node.store.reader() as db:
-                self._keepers = keeping.keepers(db)
+                self._keepers = express.keepers(db)
             self._read_at = now
         return self._keepers
 
@@ -177,7 +177,7 @@ class Express:
         own.place.call(lambda tx: _declare(tx, queue, policy))
         self._limit_memory()
         keeper = node.call(
-            lambda tx: keeping.keep(tx, declaring.found(tx, queue, auto_create=node.auto_create)), wakes=True
+            lambda tx: express.keep(tx, declaring.found(tx, queue, auto_create=node.auto_create)), wakes=True
         )
         self.keepers(fresh=True)
         place = self._place(keeper)
@@ -191,7 +191,7 @@ class Express:
         database = Temporary(
             DEFAULT.memory_limit,
             Positions(node.store),
-            lambda changes: node.store.call(lambda tx: recording.record(tx, changes)),
+            lambda changes: node.store.call(lambda tx: express.record(tx, changes)),
         )
         place = self._open(ExpressStore(node.store, database.session, node.telling))
         return Own(database, Sharing(node.store.path, node.store.presence.name, database, node.telling), place)
@@ -208,7 +208,7 @@ class Express:
         with suppress(KeeperGone):
             for place, _names in self.places([queue]):
                 purged = place.delete(queue, if_empty=if_empty, force=force)
-                self._node.call(partial(keeping.forget, name=queue))
+                self._node.call(partial(express.forget, name=queue))
                 self._is_stale = True
                 return purged
         return Cleared(0)
@@ -276,7 +276,7 @@ class Express:
         self._leave(self._others.keys() - {keeper.name for keeper in keepers})
 
     def _lose(self, keeper: Keeper) -> None:
-        self._node.call(lambda tx: keeping.lose(tx, keeper), wakes=True)
+        self._node.call(lambda tx: express.lose(tx, keeper), wakes=True)
         self._leave([keeper.name])
 
     def _leave(self, names: Iterable[str]) -> None:
@@ -307,7 +307,7 @@ class Express:
         if own is not None:
             names = list(self.keepers(fresh=True))
             lost = own.place.call(lambda tx: unsettled(tx, names))
-            self._node.call(lambda tx: keeping.let_go(tx, lost), wakes=True)
+            self._node.call(lambda tx: express.let_go(tx, lost), wakes=True)
             own.place.close()
             own.sharing.close()
             own.database.close()

@@ -18,7 +18,7 @@ from wsrm_mq.node.opened import leave
 from wsrm_mq.node.producing import Producing
 from wsrm_mq.node.queues import Queues
 from wsrm_mq.node.subscription import Acknowledging, Subscription
-from wsrm_mq.queue import browsing, clearing, declaring, keeping, recording, topics
+from wsrm_mq.queue import browsing, clearing, declaring, express, topics
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.policies import Durability, QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
@@ -82,7 +82,7 @@ class Node(Place):
         on. Answers how many."""
         self.express.bury()
         names = self.keys() if queue is None else [queue]
-        return sum(self.call(partial(recording.recover, name=name), wakes=True) for name in names)
+        return sum(self.call(partial(express.recover, name=name), wakes=True) for name in names)
 
     def delete(self, queue: str, *, if_empty: bool = False, if_unused: bool = False, force: bool = False) -> Cleared:
         """Delete a queue; what it has is purged, in parts before it goes where that is much. Raises ``QueueBusy`` where
@@ -99,7 +99,7 @@ class Node(Place):
 
         def verb(tx: Unit) -> Cleared:
             refuse(tx)
-            return keeping.delete(tx, declaring.declared(tx, queue), force=force)
+            return express.delete(tx, declaring.declared(tx, queue), force=force)
 
         self._send_of(queue)
         if self.express.places([queue]):  # these are in another store: they stay unless the rest goes

@@ -10,7 +10,7 @@ from wsrm_mq.node.checks import check_position, filter_of
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.neighbours import Neighbouring, Offer, offer
 from wsrm_mq.node.opened import Opened
-from wsrm_mq.queue import browsing, clearing, declaring, keeping, rerouting, retaining, routing, topics
+from wsrm_mq.queue import browsing, clearing, declaring, express, rerouting, retaining, routing, topics
 from wsrm_mq.queue.browsing import Stats
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared
@@ -64,7 +64,7 @@ class Queues(Neighbouring, Opened):
         self.refuse_in_transaction("What is deleted")
 
         def verb(tx: Unit) -> Cleared:
-            return keeping.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
+            return express.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
 
         return self.call(verb, wakes=True)
 
@@ -99,7 +99,7 @@ class Queues(Neighbouring, Opened):
             with place.reader() as db:
                 counted.append(browsing.stats(db, declaring.read(db, queue), self.store.clock()))
         with self.reader() as db:
-            return browsing.together(counted)._replace(keeper=keeping.kept_by(db, self.store.instances, queue))
+            return browsing.together(counted)._replace(keeper=express.kept_by(db, self.store.instances, queue))
 
     def bind(self, pattern: str, queue: str, *, filter: str | None = None) -> None:
         """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. In a

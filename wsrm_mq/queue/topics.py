@@ -2,6 +2,10 @@
 
 A topic is ``bucket/event``, or of more levels. In a pattern ``*`` is one level, and ``#`` at its end is all that may
 follow: ``db/#`` takes ``db``, ``db/add`` and ``db/add/row``.
+
+In the mode ``copy`` what the application has taken is published, by the commit that settles the delivery: copies come
+in the order of the sequence, and nothing is copied that was given up. A queue that has no room gets no copy, which the
+ledger says: the delivery does not wait for it.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
-from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue, Unrouted
-from wsrm_mq.queue import clearing, keeping
-from wsrm_mq.queue.adding import Put, add_entry, add_message
-from wsrm_mq.queue.clearing import Cleared
+from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, QuotaExceeded, UnknownQueue, Unrouted
+from wsrm_mq.queue import clearing, express
+from wsrm_mq.queue.adding import Header, Put, add_entry, add_message
+from wsrm_mq.queue.clearing import ACTOR, Cleared
 from wsrm_mq.queue.declaring import LOG, Declared, declare, refuse_system
 from wsrm_mq.queue.filters import fits_stored, parse
 from wsrm_mq.queue.policies import DEFAULT, Durability
@@ -228,7 +232,7 @@ def collect(tx: Transaction, queue: Declared, filter: str | None) -> None:
 
 def unsubscribe(tx: Transaction, client: str, name: str) -> Cleared:
     """End a durable subscription: its queue is deleted, and what is in it purged."""
-    return keeping.delete(tx, durable(tx, client, name), force=True)
+    return express.delete(tx, durable(tx, client, name), force=True)
 
 
 def durable(tx: Transaction, client: str, name: str) -> Declared:
@@ -279,3 +283,42 @@ def clients(db: Database, instances: Instances, now: int) -> list[Client]:
         _key, pid, seen_at, is_live = now_there[-1]
         found.append(Client(name, pid, "live" if is_live else "gone", seen_at / 1000, queues, patterns))
     return found
+
+
+_END_OF_ACTION: Final = re.compile(r"[^/#:?]*$")
+
+
+def publish_copy(tx: Transaction, position: int) -> None:
+    """Put the message at ``position`` into each queue that is bound to its topic: the name of its endpoint's queue, and
+    the end of its action."""
+    found = tx.execute(topics.TO_COPY, {"key": position}).fetchone()
+    if found is None:
+        return
+    message, endpoint, action, request, has_header = found
+    topic = topic_of(endpoint, action)
+    bound = bound_to(tx, topic)
+    if not bound:
+        return
+    (body,) = tx.execute(topics.BODY, {"key": message}).fetchone()
+    one = Put(body, action, header=Header(topic=topic, content_type=json.loads(request).get("CONTENT_TYPE")))
+    expressions = {name: path for queue, _filters in bound for name, path in queue.policy.properties.items()}
+    one = with_promoted(one, expressions)
+    if not has_header:
+        tx.add_header({"message": message, **one.header._asdict()})
+    for queue, filters in bound:
+        if not is_wanted(tx, message, filters, one.priority):
+            continue
+        try:
+            make_room(tx, queue, len(body))
+        except QuotaExceeded as error:
+            tx.ledger("unrouted", position=position, reason=f"{topic}: {error}", actor=ACTOR)
+        else:
+            add_entry(tx, queue, one, message)
+
+
+def topic_of(endpoint: str, action: str | None) -> str:
+    """``orders/place`` for what came to ``/orders`` with the action ``urn:shop:orders/place``."""
+    found = _END_OF_ACTION.search(action or "")
+    levels = [*endpoint.split("/"), found[0] if found else ""]
+    usable = (re.sub(r"[*#]|[^ -~]", "_", one).strip() for one in levels)
+    return "/".join(filter(None, usable))[:LONGEST].strip("/ ") or "message"

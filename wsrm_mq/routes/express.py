@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
 from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.queue import requests
+from wsrm_mq.queue.express import LOST
 from wsrm_mq.queue.outbound import lanes_of
 from wsrm_mq.queue.ownership import count_unsettled
-from wsrm_mq.queue.recording import LOST
 from wsrm_mq.queue.routing import node_name
 from wsrm_mq.store import routing
 from wsrm_mq.store.transaction import Transaction
