@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from ssl import SSLContext
-from typing import Any, Final, Literal, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypeVar
 
 from wsrm_mq.client.apart import RemoteDeadLetters, RemoteJournal
 from wsrm_mq.client.forms import (
@@ -41,7 +41,6 @@ from wsrm_mq.node.at_exit import send_at_exit
 from wsrm_mq.node.checks import (
     Gone,
     check_action,
-    check_bodies,
     check_id,
     check_messages,
     check_position,
@@ -56,9 +55,10 @@ from wsrm_mq.node.consuming import Received
 from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message, all_kept
 from wsrm_mq.node.neighbours import Neighbouring, Offer
+from wsrm_mq.node.putting import Putting
 from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
 from wsrm_mq.node.subscription import Acknowledging, Subscription, flow_of
-from wsrm_mq.node.transactions import Begun, Transacting
+from wsrm_mq.node.transactions import Begun
 from wsrm_mq.queue import filters, topics
 from wsrm_mq.queue.browsing import KeptBy, Stats
 from wsrm_mq.queue.clearing import Cleared
@@ -102,7 +102,7 @@ class RemoteTransaction(Begun):
         return [Settlement.SETTLED] * len(wanted)
 
 
-class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
+class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload]):
     """See ``wsrm_mq.connect``. Its methods may be called by any thread; a transaction is of the thread that began
     it. What is not said here is as ``Node`` has it."""
 
@@ -156,68 +156,24 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
 
     # putting
 
-    @overload
-    def put(
-        self,
-        queue: str,
-        body: object,
-        *,
-        wait: Literal[True] = True,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
-    ) -> int: ...
-    @overload
-    def put(
-        self, queue: str, body: object, *, wait: Literal[False], durability: Durability | None = None, **options: Any
-    ) -> Future[int]: ...
-    def put(
-        self,
-        queue: str,
-        body: object,
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
-    ) -> int | Future[int]:
-        """See ``Node.put``. Puts that are under way together are one request and one commit."""
-        check_text(queue)
-        check_waits(gone, timeout)
-        one = payload(body, {**options, "durability": durability})
-        if not wait:
-            if self.in_transaction:
-                raise ConfigurationError("`wait=False` is for a put by itself: a transaction is waited for at its end.")
-            return self._put_soon(queue, one)
-        open_one = self._open_one
-        if open_one is not None:
-            return open_one.put([one], queue=queue)[0]
-        return self._when_there_is_room(queue, [one], lambda: [self._put_soon(queue, one).result()], timeout, gone)[0]
+    def _made(self, body: object, options: dict[str, Any], asked: Durability | None) -> Payload:
+        return payload(body, {**options, "durability": asked})
 
-    def _put_soon(self, queue: str, one: Payload) -> Future[int]:
+    def _put_soon(self, queue: str, one: Payload, asked: Durability | None = None) -> Future[int]:
+        """Puts that are under way together are one request and one commit."""
         return self._gathering.put(one, queue=queue)
 
-    def put_many(
-        self,
-        queue: str,
-        bodies: Iterable[object],
-        *,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
+    def _put(
+        self, queue: str, many: Sequence[Payload], timeout: float | None, asked: Durability | None, gone: Gone
     ) -> list[int]:
-        """See ``Node.put_many``. Of more than 1,000 messages each thousand is a commit of its own."""
-        check_text(queue)
-        check_bodies(bodies)
-        check_waits(gone, timeout)
-        ones = [payload(body, {**options, "durability": durability}) for body in bodies]
         open_one = self._open_one
         if open_one is not None:
-            return open_one.put(ones, queue=queue)
-        return self._put_all(queue, ones, timeout, gone)
+            return open_one.put(many, queue=queue)
+        if len(many) == 1:
+            return self._when_there_is_room(
+                queue, many, lambda: [self._put_soon(queue, many[0]).result()], timeout, gone
+            )
+        return self._put_all(queue, many, timeout, gone)
 
     def _put_all(self, queue: str, ones: Sequence[Payload], timeout: float | None, gone: Gone) -> list[int]:
         """Put messages by as many requests as it takes, each of which is one commit."""
@@ -227,7 +183,9 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
             left = ones[len(positions) :]
             some = left[: fitting((len(one.body) for one in left), COMMIT_BYTES)]
             try:
-                positions += self._when_there_is_room(queue, some, partial(self._put, queue, some, 0), timeout, gone)
+                positions += self._when_there_is_room(
+                    queue, some, partial(self._put_at_once, queue, some, 0), timeout, gone
+                )
             except WSRMError as error:
                 if positions:
                     error.add_note(f"The first {len(positions)} of the {len(ones)} messages are there.")
@@ -235,7 +193,7 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
             if len(positions) >= len(ones):
                 return positions
 
-    def _put(self, queue: str, ones: Sequence[Payload], timeout: float) -> list[int]:
+    def _put_at_once(self, queue: str, ones: Sequence[Payload], timeout: float) -> list[int]:
         asked = asking("POST", "queues", queue, "messages", timeout=timeout or None)
         those = [part(one) for one in ones]
         request = several("POST", asked.path, those, asked=asked.query, may_repeat=may_be_repeated(ones))
@@ -258,7 +216,7 @@ class RemoteNode(Neighbouring, Subscribing, Transacting[RemoteTransaction]):
                 if not error.blocks or left <= 0:
                     raise
                 left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - time.monotonic())
-                put = partial(self._put, queue, ones, max(left, 0.001))
+                put = partial(self._put_at_once, queue, ones, max(left, 0.001))
 
     def _persistently(self, put: Callable[[], R], deadline: float | None, gone: Gone) -> R:
         while True:

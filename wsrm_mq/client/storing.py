@@ -15,6 +15,7 @@ from wsrm_mq.client.line import Line
 from wsrm_mq.client.node import RemoteNode
 from wsrm_mq.node.checks import Gone
 from wsrm_mq.node.outbox import Leaving, Outbox, Sent
+from wsrm_mq.queue.policies import Durability
 from wsrm_mq.queue.topics import Published
 
 _ELAPSE: Final = ("ttl", "delay")
@@ -75,7 +76,7 @@ class StoringNode(RemoteNode):
         self.outbox.put(*_kept(one, topic=topic)).result()
         return Published(None, ())
 
-    def _put_soon(self, queue: str, one: Payload) -> Future[int]:
+    def _put_soon(self, queue: str, one: Payload, asked: Durability | None = None) -> Future[int]:
         return self.outbox.put(*_kept(one, queue=queue))
 
     def _put_all(self, queue: str, ones: Sequence[Payload], timeout: float | None, gone: Gone) -> list[int]:

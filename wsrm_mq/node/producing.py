@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from wsrm_mq.errors import (
     ConfigurationError,
@@ -17,10 +17,12 @@ from wsrm_mq.errors import (
     QuotaExceeded,
     UnknownQueue,
 )
-from wsrm_mq.node.checks import Gone, check_bodies, check_durability, check_waits
+from wsrm_mq.node.checks import Gone, check_durability, check_waits
 from wsrm_mq.node.confirmation import Confirmation
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.payload import stored
+from wsrm_mq.node.putting import Putting
+from wsrm_mq.node.transactions import Transaction
 from wsrm_mq.queue import declaring, hopping, topics
 from wsrm_mq.queue import put as putting
 from wsrm_mq.queue.adding import Put
@@ -40,68 +42,10 @@ TOPICS: Final = 1_000
 _SAFER: Final = 'Publish it with `durability="relaxed"`, or have one process keep them.'
 
 
-class Producing(Opened):
+class Producing(Putting[Transaction, Put], Opened):
     """The part of a node that puts messages into queues."""
 
-    @overload
-    def put(
-        self,
-        queue: str,
-        body: object,
-        *,
-        wait: Literal[True] = True,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
-    ) -> int: ...
-    @overload
-    def put(
-        self, queue: str, body: object, *, wait: Literal[False], durability: Durability | None = None, **options: Any
-    ) -> Future[int]: ...
-    def put(
-        self,
-        queue: str,
-        body: object,
-        *,
-        wait: bool = True,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
-    ) -> int | Future[int]:
-        """Put a message; answers its position, once it is as safe as its ``durability`` says, ``None``: that of its
-        queue. ``options`` are ``type``, ``message_id``, ``properties``, ``content_type``, ``priority``, ``ttl``,
-        ``deliver_at``, ``delay``, ``group``, ``receive_by``, ``journal``, ``report_to`` and ``report``. Within a
-        transaction it answers 0: the transaction has the position when it is committed. Where the queue has no room and
-        its ``overflow`` is ``block``, it waits up to ``timeout`` seconds; ``None``: for ever. Raises ``QuotaExceeded``.
-        ``gone``: where the process is gone that kept the express messages of the queue, ``KeeperGone`` is raised, or
-        the put waits as long until one declares it again. Without ``wait`` it answers a confirmation at once, whose
-        ``result()`` is the position, or raises: several of them share a commit. One that was refused and is never asked
-        is told as ``put.refused``."""
-        if not wait and gone == "wait":
-            raise ConfigurationError('`gone="wait"` has a put wait for a process: leave out `wait=False`, or `gone`.')
-        if not wait:
-            return self._put_soon(queue, self._stored(body, options), durability)
-        return self._put(queue, [self._stored(body, options)], timeout, durability, gone)[0]
-
-    def put_many(
-        self,
-        queue: str,
-        bodies: Iterable[object],
-        *,
-        timeout: float | None = None,
-        durability: Durability | None = None,
-        gone: Gone = "raise",
-        **options: Any,
-    ) -> list[int]:
-        """Put messages together, all or none of them; answers their positions. See ``put``."""
-        check_bodies(bodies)
-        return self._put(queue, [self._stored(body, options) for body in bodies], timeout, durability, gone)
-
     def _put_soon(self, queue: str, one: Put, asked: Durability | None) -> Future[int]:
-        if self.in_transaction:
-            raise ConfigurationError("`wait=False` is for a put by itself: a transaction is waited for at its end.")
         durability = self._durability(queue, asked)
         place = self.place_of(queue, durability)
         verb = place.verb(queue, [one], asked, durability)
@@ -109,12 +53,11 @@ class Producing(Opened):
         is_relaxed = _is_relaxed(place, durability)
         return place.submit(lambda tx: verb(tx)[0], size=len(one.body), is_relaxed=is_relaxed, confirmation=soon)
 
-    def _stored(self, body: object, options: dict[str, Any]) -> Put:
+    def _made(self, body: object, options: dict[str, Any], asked: Durability | None = None) -> Put:
         return stored(body, options, now=self.store.clock(), client=self.name)
 
     def _durability(self, queue: str, asked: Durability | None) -> Durability:
         """The durability of a put, before its queue is read in the transaction. Raises ``ConfigurationError``."""
-        declaring.check_text(queue)
         known = self._usual.get(queue) if asked is None else check_durability(asked)
         if known is None:
             with self.reader() as db, suppress(UnknownQueue):  # such a one is made as by default
@@ -122,7 +65,7 @@ class Producing(Opened):
         return known or DEFAULT.durability
 
     def verb(
-        self, queue: str, many: list[Put], asked: Durability | None, assumed: Durability
+        self, queue: str, many: Sequence[Put], asked: Durability | None, assumed: Durability
     ) -> Callable[[Unit], list[int]]:
         """The verb that puts messages. ``assumed``: how its commit makes them safe."""
 
@@ -151,9 +94,8 @@ class Producing(Opened):
             declaring.refuse_system(declaring.found(tx, name, auto_create=self.auto_create))
 
     def _put(
-        self, queue: str, many: list[Put], timeout: float | None, asked: Durability | None, gone: Gone
+        self, queue: str, many: Sequence[Put], timeout: float | None, asked: Durability | None, gone: Gone
     ) -> list[int]:
-        check_waits(gone, timeout)
         open_one = self._open_one
         size = sum(len(one.body) for one in many)
         if open_one is not None:
@@ -220,7 +162,7 @@ class Producing(Opened):
         ``Unrouted`` is raised too. Within a transaction it answers neither. Raises ``QuotaExceeded``, also where a
         queue would have its producers wait."""
         check_waits(gone, timeout)
-        one = self._stored(body, options)
+        one = self._made(body, options)
         topics.check_topic(topic)
         open_one = self._open_one
         if open_one is not None:
