@@ -25,7 +25,8 @@ HandOver = Callable[[Receipt], object]
 
 
 _UNHEARD: Final = Heard(lambda _tx: Receipt(), lambda _receipt: None, 0, False, frozenset())
-"""Nothing was said in answer to the last sending: the message is given up before the next one leaves."""
+"""The changes where nothing was said in answer to the last sending: the message is given up before the next one
+leaves."""
 
 
 class Hearing:

@@ -183,7 +183,7 @@ class Operations:
     answering: frozenset[str] | None = None
     """The operations that are known to answer. ``None``: all others."""
     has_replies: bool = True
-    """Some may answer."""
+    """Whether there are operations that may answer."""
     pass_as_before: bool = False
     """Whether clients hold an earlier description, in which these operations have an output: without WS-RM they get the
     answers of then."""

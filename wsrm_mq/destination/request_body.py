@@ -51,7 +51,7 @@ class Spool:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """Raises ``BodyRefused`` where it is more than ``limit`` bytes with this."""
+        """Add a piece of the body. Raises ``BodyRefused`` where it is more than ``limit`` bytes with this."""
         self.size += len(piece)
         if self.size > self._limit:
             raise too_large(self._limit)

@@ -74,7 +74,7 @@ def check_well_formed(source: Source, content_type: str, limits: Limits) -> None
 
 
 def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
-    """Expat by itself keeps a place for every open element and every name there was."""
+    """A parser that refuses a body with too many open elements or names: expat by itself keeps a place for each."""
     names: dict[str, str] = {}
     parser = expat.ParserCreate(encoding, intern=names)
     most_open, most_names = limits.body_depth, limits.body_names

@@ -118,7 +118,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 
 
 def table_named(name: str) -> Table:
-    """Raises ``ConfigurationError`` where there is none of this name."""
+    """The table of this name. Raises ``ConfigurationError`` where there is none."""
     try:
         return TABLES[name]
     except KeyError:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 1.0
 """Dead keepers are looked for so often."""
 FRESH_SECONDS: Final = 0.05
-"""Who keeps what is read anew when it is older than that."""
+"""How old the list of keepers may be before it is read anew."""
 WAIT_SECONDS: Final = 0.25
 """A put that waits for a keeper looks again so often, whatever it is told."""
 DYING_SECONDS: Final = 2.0

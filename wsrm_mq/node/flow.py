@@ -30,7 +30,7 @@ class Held:
     lane: int | None
     is_acknowledged: bool = False
     handed_at: int = 0
-    """When its consumer got it, by the same clock."""
+    """The time when its consumer got it, by the same clock."""
     is_renewed: bool = False
     """It lasts longer than it did when the message came."""
 

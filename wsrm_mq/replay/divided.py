@@ -287,7 +287,7 @@ class Journal(Rehearsal):
 
 
 def _claimed(directory: Path) -> tuple[int, Path]:
-    """The next file, which is new, open; and the path of the one behind it."""
+    """Begin the next journal, which no other attempt has; answers its file, open, and the path of the one behind it."""
     while True:
         files = _files(directory)
         number = int(files[-1].stem) + 1 if files else 1

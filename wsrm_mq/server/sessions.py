@@ -112,7 +112,8 @@ class Session:
         self.heard_at, self.seen_at = self._sessions.clock(), time.time()
 
     def is_silent(self, now: float) -> bool:
-        """Whether it was silent for too long; that of requests that name none, whether nothing is left of them."""
+        """Whether its client was silent for too long; of the session of requests that name none, whether nothing is
+        left of it."""
         if self._busy or (self.timeout is None and (self._had or not self._sessions.is_shared(self))):
             return False
         return now - self.heard_at >= (self.timeout or SHARED_SECONDS)

@@ -20,7 +20,7 @@ WAITING: Final = compiled(select(func.count()).where(*_WAITS))
 WAIT: Final = compiled(
     select(message.c.id, message.c.message_id).join(entry, entry.c.message == message.c.id).where(*_WAITS)
 )
-"""Positions and MessageIDs of those that wait."""
+"""Positions and MessageIDs of the requests that wait."""
 OUTCOME: Final = compiled(
     select(entry.c.outcome, entry.c.reason)
     .where(entry.c.message == bindparam("message"))

@@ -51,7 +51,8 @@ WAITING: Final = compiled(
     .order_by(entry.c.id)
     .limit(p("count"))
 )
-"""The oldest first. Addresses are the same character by character (MC-003)."""
+"""The messages that wait to be fetched from an address, the oldest first. Addresses are the same character by character
+(MC-003)."""
 ACKNOWLEDGEMENTS: Final = compiled(
     select(sequence.c.lane)
     .join(lane, lane.c.id == sequence.c.lane)

@@ -46,7 +46,7 @@ ADD_OUTBOUND: Final = compiled(
 )
 SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: _P[name] for name in _SAVED}))
 AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=_P["identifier"], expires_at=_P["expires_at"]))
-"""Its destination has created it."""
+"""Write down that its destination has created the sequence."""
 REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=_P["replied"]))
 """A reply has come in the sequence that it offers."""
 DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == bindparam("answers")))

@@ -102,7 +102,7 @@ _s: Final = views.sequences.c
 
 
 def failures(db: Database, query: Query) -> Failures:
-    """To be called in a ``snapshot``."""
+    """Read the failures that fit a query; to be called in a ``snapshot``."""
     text, values = bound(_grouped(_NEWEST.where(*what_fits(db, query, views.attempts))))
     rows = db.execute(text, values).fetchall()
     groups = [_group(row) for row in rows]

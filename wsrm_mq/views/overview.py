@@ -227,7 +227,7 @@ def waiting(db: Database) -> dict[str, Waiting]:
 
 
 def overview(db: Database, now: int) -> Overview:
-    """To be called in a ``snapshot``."""
+    """Read the overview of a store; to be called in a ``snapshot``."""
     known, queues = known_instances(db), consumed(db)
     path = file_of(db)
     states = db.execute(_STATES).fetchall()

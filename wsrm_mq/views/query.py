@@ -50,7 +50,7 @@ class Term(NamedTuple):
     """Texts, truth values or ``Bounds``, as the key says. It fits what fits one of them."""
     is_negated: bool = False
     places: tuple[tuple[int, int], ...] = ()
-    """Where each of them stands in the query, and its length; none where it did not come as a text."""
+    """Where each alternative stands in the query, and its length; none where the query did not come as a text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -408,7 +408,7 @@ def _behind(at: Situation) -> str:
 
 
 def _numbers(numbers: AckRanges) -> str:
-    """The first few, and how many ranges there are."""
+    """Write the first few ranges, and how many there are."""
     noun = "number" if numbers.count() == 1 else "numbers"
     text = str(AckRanges(numbers.ranges[:SHOWN_GAPS])).replace(",", ", ")
     more = f" and more ({len(numbers)} gaps)" if len(numbers) > SHOWN_GAPS else ""
