@@ -17,8 +17,8 @@ from wsrm_mq.queue.arrival import Arrival, Body, Sender
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence, SequenceHeader
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.sqlite import schema
-from wsrm_mq.store.store import run_once
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import WSA_2005, WSRM_1_1, SOAPVersion
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.in_process import InProcess, taken, until
 from wsrm_mq.queue.replaying import add_replay, replays_of
 from wsrm_mq.queue.withdrawing import stored
-from wsrm_mq.store.store import run_once
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.transaction import Transaction
 
 

@@ -14,7 +14,7 @@ from tests.node.test_pull import ALL, PUT, numbers
 from tests.support.in_process import FACTORY, InProcess, taken, until
 from wsrm_mq.queue import operate
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store.store import run_once
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.testing import Reply
 
 WHO = {"actor": "test", "reason": "test"}

@@ -13,9 +13,9 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.queue.retention import Kept, Pruned, batches
 from wsrm_mq.replay import cancel_plan
 from wsrm_mq.store.invariants import all_findings
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.store.store import run_once
 from wsrm_mq.views.plans import find_plan, outcomes, plans
 
 DAY = 86_400_000

@@ -572,7 +572,7 @@ def test_a_run_goes_on_with_the_target_it_began_with(house: House) -> None:
 
 def test_what_is_skipped_in_a_replay_elsewhere_is_a_dead_letter_of_its_own_queue(house: House) -> None:
     from wsrm_mq.queue.operate import skip
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     house.other.refused = {1}
     house.sequence(1)

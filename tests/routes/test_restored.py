@@ -15,7 +15,7 @@ from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.node import Node
 from wsrm_mq.queue.adopt import adopt
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.store.store import run_once
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views import hops
 

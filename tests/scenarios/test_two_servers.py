@@ -14,7 +14,7 @@ from tests.support.orders_server import OrdersServer, within
 from tests.support.source import Source
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.queue.operate import skip
-from wsrm_mq.store.store import run_once
+from wsrm_mq.store.outside import run_once
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ class Operator:
         return is_done
 
     def commit(self, verb: Verb) -> bool:
-        """As ``store.run_once`` does, on a connection that is open."""
+        """As ``store.outside.run_once`` does, on a connection that is open."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             tx = Transaction(Session(self._db, Cache(), 0, "cli", self._neighbours), self._clock())

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from wsrm_mq.store.counting import EVERY_SECONDS, Tally
-from wsrm_mq.store.store import Store, run_once
+from wsrm_mq.store.outside import run_once
+from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
 

@@ -17,10 +17,11 @@ from tests.support.synced import Synced
 from wsrm_mq.errors import StoreUnconfirmed
 from wsrm_mq.store import identity
 from wsrm_mq.store.identity import Identity
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.sqlite.witness import Witness, is_older
-from wsrm_mq.store.store import Store, run_once
+from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
 

@@ -12,7 +12,8 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.cache import LaneCache
-from wsrm_mq.store.store import Store, run_once
+from wsrm_mq.store.outside import run_once
+from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.testing import ManualClock
 

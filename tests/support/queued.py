@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wsrm_mq.node import connect
 from wsrm_mq.queue.dead_letters import discard
-from wsrm_mq.store.store import run_once
+from wsrm_mq.store.outside import run_once
 
 STATES = {"delivered": 5, "dead": 2, "discarded": 1, "purged": 3, "ready": 5, "held": 1}
 """How many entries it has in each state."""

@@ -88,7 +88,7 @@ def carry_out(
     """Have an act done, or only rehearsed, and answer its result. ``do(True)`` rehearses it; ``tell`` says what the
     result of that means. Where the operator is asked, a rehearsal comes before the question, if the act
     ``is_rehearsed`` then. ``unconfirmed``: the act works also on a store that no service can start on."""
-    from wsrm_mq.store.rehearsal import refuse_unwritable
+    from wsrm_mq.store.outside import refuse_unwritable
 
     if care.dry_run:
         result = do(True)

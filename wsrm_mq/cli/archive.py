@@ -137,7 +137,7 @@ def tell_store(store: Path, directory: Path, actor: str) -> bool:
     """Confirm the archive in the store; says what to do where that cannot be written."""
     from wsrm_mq.archive.batches import held_by
     from wsrm_mq.queue import archiving
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     held = held_by(directory)
     try:
@@ -212,7 +212,7 @@ def confirm(place: Place, manifest: Path, actor: str | None) -> None:
     """
     from wsrm_mq.archive.batches import held_by
     from wsrm_mq.queue import archiving
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     with looking(place):
         pass
@@ -237,7 +237,7 @@ def withdraw(place: Place, named: str, actor: str | None, reason: str | None) ->
     """
     from wsrm_mq.export.manifest import on_this_machine
     from wsrm_mq.queue import archiving
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
     from wsrm_mq.views.contents import find_archive
 
     named = on_this_machine(named)

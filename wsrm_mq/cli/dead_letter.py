@@ -121,7 +121,7 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
     from wsrm_mq.node.queues import looked_at
     from wsrm_mq.queue import browsing, dead_letters, declaring
     from wsrm_mq.store.clock import wall_clock
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
     from wsrm_mq.views.dead_letters import letter
 
     why, now = care.why(), wall_clock()

@@ -64,7 +64,7 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
 
 
 def done(place: Place, verb: Callable[[Transaction], R], dry_run: bool) -> R:
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     with looking(place):  # one that is no store, or an older one, is told as every command tells it
         pass
@@ -153,7 +153,7 @@ def clear(
     in_parts: Callable[[], int] = lambda: 0,
 ) -> None:
     """``in_parts``: does most of it before, in transactions of its own; answers of how many messages."""
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     why = care.why()
 

@@ -125,7 +125,7 @@ def _rehearse(place: Place, name: str, body: bytes, options: dict[str, Any]) -> 
     from wsrm_mq.node.payload import stored
     from wsrm_mq.queue import declaring
     from wsrm_mq.queue.put import put_many
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     given = {option: value for option, value in options.items() if value is not None}
 

@@ -135,7 +135,7 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
     Example: wsrm-mq route drop "north/*" --reason "north is closed"
     """
     from wsrm_mq.queue import rerouting, routing
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     there = None if next_hop is None else address_of(place.settings, next_hop)

@@ -266,7 +266,8 @@ def offered(settings: Settings, store: str | os.PathLike[str], beside: ASGIAppli
         say("wsrm-mq: no token lets anybody use the queues yet: `wsrm-mq token add` makes one.")
     if settings.node_name is not None:
         from wsrm_mq.queue.routing import settle_name
-        from wsrm_mq.store.store import run_once, store_path
+        from wsrm_mq.store.outside import run_once
+        from wsrm_mq.store.store import store_path
 
         run_once(store_path(store), partial(settle_name, configured=settings.node_name))
     access = partial(

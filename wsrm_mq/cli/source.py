@@ -202,7 +202,7 @@ def _act(name: str, does: str, help: str) -> None:
     def command(place: Place, care: Care, to: str) -> None:
         from wsrm_mq.acts.sequences import bury
         from wsrm_mq.source.acts import act
-        from wsrm_mq.store.store import run_once
+        from wsrm_mq.store.outside import run_once
 
         why = care.why()
 

@@ -61,7 +61,7 @@ def prune(
     Example: wsrm-mq store prune --older-than P1D --dry-run
     """
     from wsrm_mq.queue.retention import Kept, Pruned, batches
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     now = now_ms()
     asked = Kept(older_than, ended_before)
@@ -216,8 +216,8 @@ def adopt(
     from wsrm_mq.queue import adopt as verbs
     from wsrm_mq.replay.acts import do_remainder
     from wsrm_mq.store.identity import identify
+    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite import presence, witness
-    from wsrm_mq.store.store import run_once
 
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
@@ -266,8 +266,8 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
     Example: wsrm-mq store rehearse --store /tmp/copy.db
     """
     from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite.witness import begin_rehearsal
-    from wsrm_mq.store.store import run_once
 
     def verb(tx: Any) -> None:
         verbs.rehearse(tx, place.path)
@@ -305,7 +305,7 @@ def application(
     Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
     """
     from wsrm_mq.queue.adopt import rename
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     if new in PLACEHOLDERS or old in PLACEHOLDERS:
@@ -358,8 +358,8 @@ def init(place: Place, yes: bool, actor: str | None, reason: str | None) -> None
     Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
     """
     from wsrm_mq.errors import StoreUnconfirmed
+    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite import schema
-    from wsrm_mq.store.store import run_once
 
     is_new = not place.path.exists()
     try:

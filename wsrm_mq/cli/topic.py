@@ -112,7 +112,7 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
              wsrm-mq topic retain "orders/#" 0 --reason "not wanted"
     """
     from wsrm_mq.queue import retaining
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"

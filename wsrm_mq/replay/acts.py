@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from wsrm_mq.acts import Act, messages, sequences
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.store.driver import connect_looker, store_errors
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.store import run_once, store_path
+from wsrm_mq.store.store import store_path
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views import reading
 from wsrm_mq.views.dead_letters import originals

@@ -22,8 +22,9 @@ from wsrm_mq.store import plans as sql
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import connect_reader, store_errors
 from wsrm_mq.store.identity import identify
+from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.store import run_once, store_path
+from wsrm_mq.store.store import store_path
 from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.views import reading

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,7 +37,6 @@ from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.instances import MAY_BE_READY
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
 from wsrm_mq.store.refusals import Refusals
-from wsrm_mq.store.rehearsal import from_outside, rehearse
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.write_queue import Verb, WriteQueue
 from wsrm_mq.store.writer import Writer
@@ -326,24 +325,3 @@ class Store:
         mine = self.presence.name if self.presence else ""
         if others := [name for name in names if name != mine]:
             self.instances.wake(others, word)
-
-
-def run_once(
-    path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False, dry_run: bool = False
-) -> R:
-    """One transaction from outside a running instance (CLI): committed, then the live instances are woken. ``dry_run``:
-    only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but on a copy that acts are tried on, and for
-    what is allowed on an ``unconfirmed`` store."""
-    if dry_run:
-        return rehearse(path, verb, clock)
-    witness = Witness(path) if unconfirmed else admit(path, for_act=True)
-    with closing(connect_writer(path)) as db, store_errors(path):
-        with from_outside(db, path, clock) as tx:
-            result = verb(tx)
-            tx.flush()
-            db.execute(identity.ADVANCE).fetchall()
-            db.execute("COMMIT")
-        names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
-    witness.tell_of(path)
-    instances_of(path).wake(names)
-    return result

@@ -1,4 +1,5 @@
-"""Before an act: what its verb would answer, also where nothing can be written; and whether it can be."""
+"""Acts from outside a running instance, as a command does them: one transaction, or, before that, what its verb would
+answer, also where nothing can be written; and whether it can be."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
+from wsrm_mq.store import identity, queues
 from wsrm_mq.store.cache import Cache
-from wsrm_mq.store.clock import Clock
+from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import (
     BUSY_TIMEOUT_MS,
+    Witness,
     admit,
     connect_looker,
+    connect_writer,
     instances_of,
     refuse_place,
     store_errors,
@@ -26,6 +30,27 @@ from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
+
+
+def run_once(
+    path: Path, verb: Verb[R], *, clock: Clock = wall_clock, unconfirmed: bool = False, dry_run: bool = False
+) -> R:
+    """One transaction from outside a running instance (CLI): committed, then the live instances are woken. ``dry_run``:
+    only rehearsed. Raises ``StoreUnconfirmed`` as ``Store.open`` does, but on a copy that acts are tried on, and for
+    what is allowed on an ``unconfirmed`` store."""
+    if dry_run:
+        return rehearse(path, verb, clock)
+    witness = Witness(path) if unconfirmed else admit(path, for_act=True)
+    with closing(connect_writer(path)) as db, store_errors(path):
+        with from_outside(db, path, clock) as tx:
+            result = verb(tx)
+            tx.flush()
+            db.execute(identity.ADVANCE).fetchall()
+            db.execute("COMMIT")
+        names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
+    witness.tell_of(path)
+    instances_of(path).wake(names)
+    return result
 
 
 def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
