@@ -19,7 +19,7 @@ from wsrm_mq.config.settings import Partner
 from wsrm_mq.contrib import spyne_compat
 from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
-from wsrm_mq.delivery.modes import Modes, claim_queue
+from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.checks import OPTION, Reach
 from wsrm_mq.destination.client import Client, Peer
