@@ -16,11 +16,15 @@ TEXTS = {
     name: text
     for module in (queues, entries, lanes, repairs, consuming, journals, modes, subscribing, tokens)
     for name, text in vars(module).items()
-    if name.isupper() and isinstance(text, str) and not text.startswith("(")  # a part of statements
+    if name.isupper() and isinstance(text, str) and " " in text and not text.startswith("(")  # a word; a part of some
 }
 INDEX = {
     "EXPRESS": "entry_consumed (queue=? AND id>?)",
     "LOST": "queue_dead_letters (parent=?)",
+    "ANSWERED_WITH": "reply_numbered (outbound=?)",
+    "KEEPERS": "SCAN queue",
+    "KEPT_BY": "queue_kept (keeper=?)",
+    "OLD_GAPS": "lane_holding (held>?)",
     "QUEUE_ID": "sqlite_autoindex_queue_1",
     "APPLICATION": "sqlite_autoindex_queue_1",
     "DEAD_LETTERS": "queue_dead_letters (parent=?)",
@@ -133,7 +137,9 @@ INDEX = {
 """What each statement has to find its rows by, beside those that name one row by its key."""
 AT_A_START = {"ENDPOINTS", "LANES_BY_PARTNER", "LANES_OF", "LOOSE_BY_PARTNER", "LOOSE_OF"}
 """Asked once by a process whose mode is, or was, pull."""
-LOOKS_AT_ALL = {"UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "TOKENS"}
+LOOKS_AT_ALL = {
+    *("UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "TOKENS", "KEEPERS"),
+}
 """Instances, queues and tokens are few."""
 SORTED = {"STATES", "LEFT_BEHIND", *AT_A_START}
 PARTIAL = {
