@@ -315,8 +315,8 @@ def test_what_is_no_store_of_this_version_is_told(filled: Filled, tmp_path: Path
     with pytest.raises(StoreUnavailable, match="there is no such store"):
         export(tmp_path / "none.db", tmp_path / "out", Asked())
     with closing(sqlite3.connect(tmp_path / "older.db")) as db:
-        db.executescript((OLDER / "0014.sql").read_text())
-    with pytest.raises(SchemaMismatch, match="has schema 0014, this version reads"):
+        db.executescript((OLDER / "0019.sql").read_text())
+    with pytest.raises(SchemaMismatch, match="has schema 0019, this version reads"):
         export(tmp_path / "older.db", tmp_path / "out", Asked())
     assert not (tmp_path / "out").exists()
 
