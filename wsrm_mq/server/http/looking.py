@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from wsrm_mq.errors import BadRequest, NotFound
-from wsrm_mq.node.dead_letters import DeadLetters
+from wsrm_mq.node.apart import DeadLetters
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import declaring, tracing
 from wsrm_mq.queue.policies import QueuePolicy, Scope
