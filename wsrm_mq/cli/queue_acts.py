@@ -204,7 +204,7 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
     from wsrm_mq.queue import browsing, clearing
-    from wsrm_mq.store.store import run_once
+    from wsrm_mq.store.outside import run_once
 
     def in_parts() -> int:
         with looking(place) as db:
