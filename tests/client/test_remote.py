@@ -18,6 +18,7 @@ import pytest
 import wsrm_mq
 from tests.client.conftest import Server
 from tests.node.test_subscription import taken, until
+from tests.servers.queues import TOKEN
 from wsrm_mq.client import line, supply
 from wsrm_mq.client.apart import RemoteDeadLetters, RemoteJournal
 from wsrm_mq.client.forms import Answer
@@ -248,6 +249,14 @@ def test_a_page_instead_of_an_answer_ends_a_consumer_with_an_error_that_quotes_i
         list(subscription)
     monkeypatch.undo()
     subscription.close()
+
+
+def test_an_address_with_another_path_is_told_as_one_of_no_queue_server(server: Server) -> None:
+    with (
+        wsrm_mq.connect(f"{server.address}/queues", token=TOKEN) as node,
+        pytest.raises(NoQueueServer, match=r"no POST .*See that the address is that of the queues"),
+    ):
+        node.put("orders", 1)
 
 
 OVERLOADED: Page = (503, "application/problem+json", b'{"code": "Overloaded", "detail": "later"}')
@@ -482,6 +491,13 @@ def test_a_put_waits_for_a_server_that_is_restarted(connect: Connect, server: Se
     node.put("orders", 2, message_id="two")
     begins.join()
     assert numbers(node) == [1, 2]
+
+
+@pytest.mark.parametrize("token", ["wsrm-mq-secret\n", "wsrm-mq-secret two", "wsrm-mq-sécret", "", b"wsrm-mq-secret"])
+def test_what_is_no_token_is_refused_at_once_and_not_told(token: Any) -> None:
+    with pytest.raises(ConfigurationError, match="stripped") as refused:
+        wsrm_mq.connect("http://127.0.0.1:9", token=token)
+    assert "cret" not in str(refused.value)
 
 
 def test_a_wrong_token_is_refused(server: Server) -> None:

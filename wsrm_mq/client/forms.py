@@ -332,8 +332,13 @@ def check(answer: Answer, where: str) -> None:
 
 def error_of(problem: Problem) -> WSRMError:
     """The exception that the local node would raise."""
-    kind = getattr(errors, problem.code, None)
     said = problem.detail
+    if problem.code in ("UnknownPath", "UnknownMethod"):
+        return NoQueueServer(
+            f"{said} See that the address is that of the queues, which ends with /queues where they are beside a "
+            "service, and that its server is no older than this client."
+        )
+    kind = getattr(errors, problem.code, None)
     if kind is QuotaExceeded:
         return QuotaExceeded(said, lasts=problem.lasts, blocks=problem.blocks)
     if kind is LaneGap:

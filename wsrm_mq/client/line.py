@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import Coroutine
@@ -41,6 +42,7 @@ WAIT_SECONDS: Final = 25.0
 """The longest that one request waits for a message: proxies give up after a minute."""
 SESSION_SECONDS: Final = 10.0
 """A session ends when the server has heard nothing of it for so long."""
+_TOKEN: Final = re.compile("[!-~]+")
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 60.0
@@ -67,6 +69,11 @@ class Line:
         self.where = URL(where)
         if self.where.scheme not in ("http", "https") or not self.where.host:
             raise ConfigurationError(f"{where!r} is no address of a queue server; it is https://host/path.")
+        if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
+            raise ConfigurationError(
+                "The `token` is none: it is a text without spaces and line ends, as `wsrm-mq token add` wrote it. "
+                "One that is read from a file is to be stripped."
+            )
         self.is_open = True
         self._base = str(self.where).rstrip("/")
         self._token = token

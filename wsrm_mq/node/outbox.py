@@ -42,7 +42,13 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 LOOK_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses after the first, second, … failure; after more of them as long as after the last."""
-_POLICY: Final[dict[str, Any]] = {"lease": None, "max_failures": None, "on_poison": "skip", "dedupe_window": 0}
+_POLICY: Final[dict[str, Any]] = {
+    "lease": None,
+    "max_failures": None,
+    "retry": [0],  # a program that died while it sent has not failed at a message
+    "on_poison": "skip",
+    "dedupe_window": 0,
+}
 _LATER: Final = (NotAnswered, StoreUnavailable, NotAuthenticated)
 """The other side is away: the same may be taken later."""
 _UNREADABLE: Final = (BadRequest, ConfigurationError, QueryError)

@@ -175,8 +175,8 @@ def _no_operation(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) and error.headers else {}
     title, code = ("Method Not Allowed", "UnknownMethod") if status == 405 else ("Not Found", "UnknownPath")
-    path = request.url.path
-    problem = Problem(status, title, code, f"There is no {request.method} {path}.", "See the API reference.")
+    next_step = f"GET {request.scope.get('root_path', '')}/openapi.json describes what there is."
+    problem = Problem(status, title, code, f"There is no {request.method} {request.url.path}.", next_step)
     answer = as_json(problem, status, headers)
     answer.headers["Content-Type"] = KIND
     return answer
