@@ -11,7 +11,7 @@ import pytest
 
 from tests.node.conftest import Connect, Rows
 from tests.node.test_putting import drained, said
-from wsrm_mq.errors import ConfigurationError, LeaseLost, NotFound, OutOfOrder, PeekForbidden, QueueBusy
+from wsrm_mq.errors import ConfigurationError, LeaseLost, NotAllowed, NotFound, OutOfOrder, PeekForbidden, QueueBusy
 from wsrm_mq.node import Node
 from wsrm_mq.queue.settling import Settlement
 
@@ -500,6 +500,29 @@ def test_a_dead_letter_of_a_group_goes_back_as_the_last_of_it(node: Node) -> Non
     node.receive("orders")[0].nack("bad")
     assert node.dead("orders").redrive() == 1
     assert [one.json() for one in node.receive("orders", 9)] == [2, 1]
+
+
+@pytest.mark.parametrize("group", [None, "a"])
+def test_a_dead_letter_of_a_deleted_queue_goes_where_it_is_said_to_and_not_into_what_nothing_consumes(
+    node: Node, group: str | None
+) -> None:
+    node.put("orders", b"one", group=group)
+    node.reject(node.receive("orders"))
+    node.delete("orders")
+    node.put("orders", b"anew")
+    assert node.dead("orders").peek() == []
+    dead = node.dead("orders#1")
+    (letter,) = dead.peek()
+    with pytest.raises(
+        NotAllowed, match=rf"orders is deleted .* `wsrm-mq dead-letter \w+ {letter.position} --to QUEUE`"
+    ):
+        dead.redrive()
+    assert len(dead.peek()) == 1
+    if group is None:
+        assert dead.redrive(to="orders") == 1
+    else:
+        dead.edit_and_redrive(letter.position, to="orders")
+    assert sorted(one.body for one in node.receive("orders", 9)) == [b"anew", b"one"]
 
 
 def test_dead_letters_are_discarded_or_go_to_another_queue(node: Node, rows: Rows) -> None:

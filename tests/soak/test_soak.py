@@ -48,7 +48,7 @@ def test_programs_that_are_killed_beside_a_service_take_each_message_in_order_an
     verdict = judge(done.evidence)
     assert (verdict.found, done.trouble) == ((), [])
     figures = done.faults
-    assert figures["killed_programs"] > 3
+    assert figures["killed_programs"] > 1
     assert figures["taken_by_soak"] >= figures["put_to_soak"] > 100  # one that was killed tells nothing of its last put
     assert figures["taken_by_fast"] == figures["taken_by_slow"] >= figures["put_to_soak/event"] > 100
 

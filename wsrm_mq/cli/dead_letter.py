@@ -117,7 +117,6 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
              wsrm-mq dead-letter edit 42 --type Order --reason "ticket 17"
     """
     from wsrm_mq.node.apart import edited
-    from wsrm_mq.node.express import LETTERS
     from wsrm_mq.node.queues import looked_at
     from wsrm_mq.queue import browsing, dead_letters, declaring
     from wsrm_mq.store.clock import wall_clock
@@ -126,7 +125,7 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
 
     why, now = care.why(), wall_clock()
     with looking(place) as db:
-        letters = declaring.read(db, f"{letter(db, position).queue}{LETTERS}")
+        letters = declaring.read(db, declaring.letters_named(letter(db, position).queue))
         found = browsing.get(db, letters, now, position)
     assert found is not None  # it is shown, whatever its state
     given = {name: value for name, value in options.items() if value not in (None, {})}

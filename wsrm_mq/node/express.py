@@ -135,7 +135,9 @@ class Express:
                 return self.keep(queue, policy)
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, deadline - time.monotonic())
             if not waits or left <= 0:
-                raise KeeperGone(f"The process that kept the express messages of {queue} is gone, and they with it.")
+                raise KeeperGone(
+                    f"No process keeps the express messages of {queue}; what one before it had is gone with that."
+                )
             self._node.doorbell.wait(rings, left)
 
     def _policy(self, queue: str) -> QueuePolicy | None:

@@ -57,6 +57,8 @@ def redrive(
             f"The message at position {position} is one of a sequence or group, or a service's: it goes back to where "
             "it came from. Leave out `to`."
         )
+    if to is None and is_consumed:
+        _refuse_deleted(tx, one, "redrive" if is_by_itself else "edit")
     again = position
     if is_by_itself:
         home = one.home if to is None else declared(tx, to).key
@@ -72,6 +74,17 @@ def redrive(
     if not reset:
         tx.execute(repairs.COUNT_ON, {"key": again, "failures": one.failures, "cancels": one.cancels})
     write_down(tx, "redriven", one, actor, reason)
+
+
+def _refuse_deleted(tx: Transaction, one: Stored, act: str) -> None:
+    """Raises ``NotAllowed`` where the queue is deleted that a dead letter would go back to: nothing consumes that."""
+    name, _application = tx.execute(queues.QUEUE, {"key": one.home}).fetchone()
+    queue = name.removesuffix(f"#{one.home}")
+    if queue != name:
+        raise NotAllowed(
+            f"The queue {queue} is deleted that the message at position {one.position} came into. Say where it goes: "
+            f"`wsrm-mq dead-letter {act} {one.position} --to QUEUE`, or `to=` in a program."
+        )
 
 
 def retry(tx: Transaction, position: int, *, actor: str, reason: str) -> None:

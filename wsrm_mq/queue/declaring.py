@@ -174,6 +174,13 @@ def dead_letters(tx: Transaction, name: str) -> str:
     return str(letters)
 
 
+def letters_named(queue: str) -> str:
+    """The name of the queue that has the dead letters of another one, which may be deleted: then it ends with ``#`` and
+    its key."""
+    name, _mark, key = queue.rpartition("#")
+    return f"{name}#dead#{key}" if name and key.isdigit() else f"{queue}#dead"
+
+
 def is_name(name: str) -> bool:
     """Whether programs and services may call a queue so."""
     return (
