@@ -88,6 +88,33 @@ def test_the_fault_of_a_message_that_is_malformed_goes_to_fault_to_else_reply_to
     assert source.store.everything() == before
 
 
+@pytest.mark.spec("F-023", half="source")
+@each_rm
+def test_the_fault_of_an_acknowledgement_of_what_was_never_sent_goes_to_fault_to_else_reply_to_else_onto_the_response(
+    source: Source, endpoint: Endpoint, speak: Orders
+) -> None:
+    """It names a sequence that is none of this side's, whose replies are sent there."""
+    source.create()
+    faults, block = f"{endpoint.url}/faults", speak.acknowledgement_header(uuid.uuid4().urn, (1, 1))
+    for reply_to, headers, place in (
+        (endpoint.url, fault_to(speak, faults), faults),
+        (endpoint.url, "", endpoint.url),
+        (None, fault_to(speak, faults), faults),
+    ):
+        with endpoint.lock:
+            endpoint.requests.clear()
+        action = speak.rm.action("SequenceAcknowledgement")
+        said = speak.envelope(action, "", headers=block + headers, reply_to=reply_to, message_id="urn:bad:1")
+        assert is_empty_202(source.post(said))
+        told = one_fault(endpoint)
+        assert (told.to, told.relates_to) == (place, "urn:bad:1")
+        assert told.fault is not None
+        assert told.fault.subcode == "UnknownSequence"
+    on_response = source.post(speak.envelope(action, "", headers=block, message_id="urn:bad:2")).reply
+    assert on_response.fault is not None
+    assert (on_response.fault.subcode, on_response.relates_to) == ("UnknownSequence", "urn:bad:2")
+
+
 @pytest.mark.spec("F-023")
 @each_rm
 def test_who_has_to_use_reliable_messaging_is_told_where_the_request_wants_it(
