@@ -227,7 +227,10 @@ class Client:
 
     async def _connect(self, frame: Frame) -> None:
         assert frame.command in CONNECTS, "the conversation has seen to that"
-        principal = await asyncio.to_thread(self._access.authenticate, frame.headers.get("passcode"), self._wire.peer)
+        secret = frame.headers.get("passcode")
+        if not secret:
+            raise ProtocolError("Credentials are required: a token as `passcode`. `wsrm-mq token add` makes a token.")
+        principal = await asyncio.to_thread(self._access.authenticate, secret, self._wire.peer)
         named = frame.headers.get(CLIENT)
         session = self._sessions.begin(principal.name, None if named is None else f"{principal.name}/{named}")
         agreed = self._conversation.version
