@@ -132,6 +132,8 @@ INNER = {
         "submit",
         "forget",
         "hand_back",
+        "is_large",
+        "purged",
         "reader",
         "refuse_in_transaction",
         "send_last",

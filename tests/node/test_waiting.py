@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -74,3 +75,19 @@ def test_a_group_that_waits_for_its_next_try_is_not_counted_as_what_remains(node
     node.receive("orders")[0].nack("not now")
     node.put("orders", 3)
     assert node.receive("orders").remaining == 0
+
+
+@pytest.mark.scenario("Q-016")
+@pytest.mark.timed
+@pytest.mark.local("measures the local node; over the network the line's time is added")
+def test_who_waits_has_a_message_of_another_process_within_a_tenth_of_a_second(
+    node: Node, program: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    node.declare("orders")
+    program("for n in range(7): time.sleep(0.3); node.put('orders', time.time())")
+    took = []
+    for _ in range(7):
+        (message,) = node.receive("orders", wait=20)
+        took.append(time.time() - message.json())
+        message.ack()
+    assert sorted(took)[3] < 0.1
