@@ -69,6 +69,15 @@ def test_what_cannot_be_is_told_with_the_next_step(
     assert said in done.stderr
 
 
+def test_a_queue_that_is_not_here_is_told_with_where_it_is(path: Path, wsrm: Wsrm, there: str) -> None:
+    wsrm("route", "add", "north/*", there)
+    Path("letter").write_text("a letter")
+    misspelled = wsrm("queue", "put", "nroth/orders", "letter")
+    assert (misspelled.exit_code, "no route of `wsrm-mq route list` is for it" in misspelled.stderr) == (3, True)
+    asked = wsrm("queue", "get", "north/orders")
+    assert (asked.exit_code, f"what is put there goes to {there}" in asked.stderr) == (3, True)
+
+
 def test_a_node_has_a_name_that_is_given_once_and_shown(path: Path, wsrm: Wsrm) -> None:
     assert wsrm("node", "name", "east", "--dry-run").exit_code == 0
     assert document(wsrm("node", "name", "--json"))["node"] != "east"

@@ -84,6 +84,24 @@ def is_away(one: One, other: One) -> bool:
     return bool(one.rows("SELECT 1 FROM hop WHERE address = ? AND away_since IS NOT NULL", other.url))
 
 
+def test_a_next_node_that_is_away_for_another_reason_by_now_says_that_one(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for it is tried before it is asked again."""
+    monkeypatch.setattr(hops, "LADDER", (600.0,))
+    a, b = net.add("a"), net.add("b")
+    a.node.route("orders", b.url)
+    b.stop()
+    a.node.put("orders", b"1")
+    assert until(lambda: is_away(a, b))
+    assert a.rows("SELECT last_error FROM hop") == [("connection refused",)]
+    b.start()
+    b.answer = lambda _headers, _body: Answer(401, [("content-type", "text/plain")], b"")  # type: ignore[method-assign]
+    assert until(
+        lambda: a.rows("SELECT last_error FROM hop")[0][0].startswith("answered 401: it does not know this node")
+    )
+
+
 def test_in_a_ring_nothing_goes_back_to_a_node_that_has_had_it_while_the_link_ahead_is_away(net: Net) -> None:
     a, b, c = ring = [net.add(name) for name in "abc"]
     c.node.declare("orders")
@@ -198,7 +216,7 @@ def test_what_is_put_passes_nothing_that_waits_for_the_same_queue_and_has_not_mo
     moves.set()
     assert until(lambda: len(c.bodies("orders")) == 9 and a.waiting() == 0)
     assert c.bodies("orders") == [str(number).encode() for number in range(9)]
-    assert not a.rows("SELECT 1 FROM hop WHERE moves = 1")
+    assert until(lambda: not a.rows("SELECT 1 FROM hop WHERE moves = 1"))
 
 
 def test_what_was_deleted_with_its_queue_does_not_come_back_by_another_way(net: Net) -> None:

@@ -36,10 +36,19 @@ def consumed(db: Database, name: str) -> Declared:
         return declaring.read(db, name)
     except UnknownQueue:
         steps = f"`wsrm-mq queue list` has those that there are; `wsrm-mq queue declare {quote(name)}` makes it."
-        raise NotFound(f"There is no queue {name}: {steps}") from None
+        raise NotFound(f"There is no queue {name}{_elsewhere(db, name)}: {steps}") from None
     except NotAllowed as error:
         term = quote(f"queue:{name}")
         raise NotAllowed(f"{error} See what is there with `wsrm-mq message list {term}`.") from None
+
+
+def _elsewhere(db: Database, name: str) -> str:
+    from wsrm_mq.queue.routing import choose, routes
+
+    among = routes(db)
+    if (way := choose(among, name)) is not None:
+        return f" here, and what is put there goes to {way.next_hop}"
+    return " here, and no route of `wsrm-mq route list` is for it" if among else ""
 
 
 def give(is_json: bool, body: bytes, facts: dict[str, Any], output: Path | None) -> None:

@@ -89,7 +89,7 @@ class Hops:
         away_since: int | None,
         tried_next_at: int | None,
         attempts: int,
-        _error: str | None,
+        error: str | None,
         name: str | None,
     ) -> None:
         reaching, now = self._sending.reaching, self._store.clock()
@@ -115,6 +115,8 @@ class Hops:
                 self._is_back(address, attempts + 1)
             else:
                 self._store.call(self._saying(address, away_since, attempts + 1, why))
+        elif away is not None and away[1] != error:  # what waits was tried meanwhile
+            self._store.call(self._saying(address, away_since, attempts, away[1]))
 
     def _move(self, address: str) -> None:
         """Have what waits go where it is to go now. All of it moves before anything new is said of the next node: half

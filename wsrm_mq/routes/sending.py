@@ -91,14 +91,14 @@ class Reaching(Persistent):
         try:
             answered = self.ask(url, headers, body, None)
         except (NotAllowed, NotAnswered) as error:
-            why: str | None = str(error)
+            why: str | None = str(error).removeprefix(f"{url}: ")
         else:
             why = self.why_away(answered)
         if why is None:
             self._hear(url, answered)
             self.is_back(url)
         else:
-            self._put_off(url, self.place(url), why.removeprefix(f"{url}: "))
+            self._put_off(url, self.place(url), why)
         return why
 
     def _hear(self, url: str, answered: Answered) -> None:
