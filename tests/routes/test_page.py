@@ -36,7 +36,7 @@ def test_the_header_block_that_the_page_shows_is_read_and_has_what_is_written(ne
     own = {"type": "Order", "message_id": "o-1", "content_type": "text/plain", "group": "g", "durability": "express"}
     a.node.put("orders", b"1", report_to="admin", ttl=50, reach_by=time.time() + 50, **own)  # type: ignore[arg-type]
     assert until(lambda: net.carried)
-    (written,) = [body for body in net.bodies if b"<r:Route" in body]
+    written = next(body for body in net.bodies if b"<r:Route" in body)
     block = re.search("<r:Route[^>]*>", written.decode())
     assert block is not None
     names = set(ATTRIBUTE.findall(block[0]))
