@@ -156,6 +156,7 @@ class Consuming(Subscribing, Opened):
     def begun(self, names: Sequence[str], terms: Terms, acknowledging: Acknowledging) -> Subscription:
         """Begin a subscription to queues, as far as they are in this node's store. What a process that is gone had
         leased lies before what was put since: it goes back first."""
+        self._refuse_unusable()
         self.doorbell.listen()
         self.doorbell.bury()
         wanted = None if terms.filter is None else filters.parse(terms.filter)

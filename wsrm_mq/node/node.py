@@ -111,7 +111,7 @@ class Node(Place):
 
     def _purged_before(self, queue: str, refuse: Callable[[Unit], None]) -> Cleared:
         """Much that is in a queue which is to be deleted goes before it, in parts between which others write."""
-        if queue in self.express.keepers(fresh=True) or not self.is_large(queue):
+        if not self.is_large(queue) or queue in self.express.keepers(fresh=True):
             return Cleared(0)
         self.call(refuse)
         return self.purged(queue, 0, None, "queue_deleted")._replace(skipped=0)
