@@ -12,7 +12,9 @@ import pytest
 
 from tests.support.orders import ECHO, PUT_ORDER, echo, put_order
 from tests.support.orders_server import within
+from tests.support.programs import free_port
 from tests.support.proxy import Numbered, Proxy
+from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source import RMSource
 from wsrm_mq.testing import Fate, Reply, RMVersion
 
@@ -51,6 +53,32 @@ def server(variant: Variant, tmp_path: Path, request: pytest.FixtureRequest) -> 
     running.kill()
     running.wait()
     running.stderr.close()
+
+
+@one_variant
+def test_one_way_requests_are_acknowledged_at_an_address_of_ours_and_replies_come_there(
+    server: GsoapServer, rm: RMVersion, variant: Variant, tmp_path: Path
+) -> None:
+    """It acknowledges them when one comes again, and on no response."""
+    soap = variant.soap.namespace
+    acks_to = f"http://127.0.0.1:{free_port()}/acks"
+
+    def envelope(body: str) -> bytes:
+        return f'<s:Envelope xmlns:s="{soap}"><s:Body>{body}</s:Body></s:Envelope>'.encode()
+
+    with (
+        Proxy(server.port, EverySecondIsLate()) as line,
+        RMSource(tmp_path / "outbox.db", rm=rm.label, acks_to=acks_to, resend=Resend((300,) * 60)) as source,
+    ):
+        for n in range(6):
+            source.send(envelope(put_order(n)), to=line.url, action=PUT_ORDER)
+        assert source.flush(20)
+        for n in range(3):
+            sent = source.ask(envelope(echo(f"e{n}")), to=line.url, action=ECHO)
+            assert Reply.parse(source.reply(sent, 20).content).body.findtext("{*}echoResult") == f"e{n}"
+        assert source.flush(20)
+        wanted = [*(f"put {n}" for n in range(6)), *(f"echo e{n}" for n in range(3))]
+        assert (source.dead, server.calls) == ([], wanted)
 
 
 @one_variant

@@ -80,14 +80,16 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        with socket.create_server(("127.0.0.1", 0)) as taken:
+        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
             self.port: int = taken.getsockname()[1]
+            acks_port: int = other.getsockname()[1]
         own = {name: value for name, value in os.environ.items() if not name.startswith(("WSRM_MQ_", "ORDERS_"))}
         environ = {
             **own,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONWARNINGS": "ignore",
             "WSRM_MQ_PORT": str(self.port),
+            "ACKS_PORT": str(acks_port),
             "ORDERS_URL": f"http://127.0.0.1:{self.port}/",
         }
         self._process = subprocess.Popen(

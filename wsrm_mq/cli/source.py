@@ -152,11 +152,25 @@ def _document(one: Requests) -> dict[str, Any]:
 @click.option("--to", metavar="URL", required=True, help="Where it goes.")
 @click.option("--action", metavar="URI", help="Its wsa:Action, where it has none.")
 @click.option("--rm", type=click.Choice(["1.0", "1.1", "1.2"]), default="1.1", help="The version. Default: 1.1.")
+@click.option(
+    "--acks-to", metavar="URL", help="Where to listen for what the partner says. Default: it says it on responses."
+)
+@click.option("--polls", is_flag=True, help="Fetch what the partner does not say on responses (MakeConnection).")
 @click.option("--ask", "is_asked", is_flag=True, help="It is replied to: wait for the reply, and write it out.")
 @click.option(
     "--wait", metavar="SECONDS", type=click.FloatRange(0), default=10.0, help="How long to wait. Default: 10."
 )
-def send(place: Place, file: BinaryIO, to: str, action: str | None, rm: str, is_asked: bool, wait: float) -> None:
+def send(
+    place: Place,
+    file: BinaryIO,
+    to: str,
+    action: str | None,
+    rm: str,
+    acks_to: str | None,
+    polls: bool,
+    is_asked: bool,
+    wait: float,
+) -> None:
     """Send a SOAP envelope reliably. FILE is the envelope, - for standard input.
 
     It is stored first. What is not acknowledged in time stays there, and is sent by the next program that sends from
@@ -167,7 +181,7 @@ def send(place: Place, file: BinaryIO, to: str, action: str | None, rm: str, is_
     """
     from wsrm_mq.source import RMSource
 
-    with RMSource(place.path, rm=rm) as sender:
+    with RMSource(place.path, rm=rm, acks_to=acks_to, polls=polls) as sender:
         given = sender.ask if is_asked else sender.send
         try:
             sent, reply = given(file.read(), to=to, action=action), None

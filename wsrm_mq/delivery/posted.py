@@ -7,6 +7,7 @@ bounds. An answer that cannot be read changes nothing: then the status says whet
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
@@ -32,6 +33,8 @@ _REFUSED: Final = (400, 413)
 _LOCATION: Final = 300
 """Characters of a redirect's address that are told."""
 _ENVELOPES: Final = frozenset(("text/xml", *(soap.media_type for soap in SOAPVersion), "multipart/related"))
+_ACTION: Final = re.compile(r""";\s*action\s*=\s*("[^"]*"|[^;]*)""", re.IGNORECASE)
+"""Metro says of a reply in a request of its own the Action of the request: it is not compared with wsa:Action."""
 _LIMITS: Final = Limits()
 
 
@@ -72,12 +75,17 @@ class Posted(NamedTuple):
     """Nothing was sent, and nothing will be: its host has never answered."""
     reply: ServiceReply | None = None
     """The answer of an application, a fault too."""
-    relates_to: str | None = None
-    """The MessageID of the message that this says to reply to."""
+    headers: Headers | None = None
+    """Its headers, where it could be read."""
     status: int | None = None
     """The status of HTTP."""
     is_refused: bool = False
     """It will never be taken as it is, whenever it is sent."""
+
+    @property
+    def relates_to(self) -> str | None:
+        """The MessageID of the message that this says to reply to."""
+        return None if self.headers is None else self.headers.relates_to
 
 
 def posted(post: Post, url: str, content_type: str, action: str | None, body: bytes) -> Posted:
@@ -92,15 +100,20 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
         return Posted(str(error), left_alone=seconds, is_given_up=error.is_given_up)
     except (NotAllowed, NotAnswered) as error:
         return Posted(str(error), status=UNREAD if isinstance(error, Unread) else None)
+    return read(url, answer)
+
+
+def read(url: str, answer: Answered) -> Posted:
+    """Read what has come from, or at, ``url``."""
     content, of = answer.content, content_type_of(answer.headers)
-    may_be_fault, said, unreadable, reply, relates_to = True, None, None, None, None
+    may_be_fault, said, unreadable, reply, headers = True, None, None, None, None
     try:
         content = _expanded(answer)
         if content and parse_content_type(of).media_type in _ENVELOPES:
-            read = scan(content, of, None, _LIMITS)
-            may_be_fault, said, relates_to = read.is_fault, _said(read), read.relates_to
-            if read.is_plain or read.sequence is not None:
-                reply = ServiceReply(str(answer.status), (("Content-Type", of),), content, header=read.sequence)
+            headers = scan(content, _ACTION.sub("", of), None, _LIMITS)
+            may_be_fault, said = headers.is_fault, _said(headers)
+            if headers.is_plain or headers.sequence is not None:
+                reply = ServiceReply(str(answer.status), (("Content-Type", of),), content, header=headers.sequence)
     except EnvelopeError as error:
         unreadable = f"{url}: answered {answer.status} with what cannot be read: {error.fault.reason}"
     fault = fault_in(content, of) if content and may_be_fault else None
@@ -108,10 +121,10 @@ def posted(post: Post, url: str, content_type: str, action: str | None, body: by
         why = f"{url}: answered {answer.status} with a fault: {_told(fault, content)}"
         code = fault.code or ""
         is_refused = fault.whose is FaultCode.SENDER and (said is None or said.fault is None)
-        told = Posted(why, code, said, unreadable, reply=reply, relates_to=relates_to, status=answer.status)
+        told = Posted(why, code, said, unreadable, reply=reply, headers=headers, status=answer.status)
         return told._replace(is_refused=is_refused)
     failure = None if answer.status in _SUCCESS else f"{url}: answered {answer.status}{_elsewhere(answer)}"
-    told = Posted(failure, None, said, unreadable, reply=reply, relates_to=relates_to, status=answer.status)
+    told = Posted(failure, None, said, unreadable, reply=reply, headers=headers, status=answer.status)
     return told._replace(is_refused=answer.status in _REFUSED)
 
 

@@ -15,6 +15,7 @@ from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import UNREAD, Posted, posted
 from wsrm_mq.delivery.requesting import is_not_let_in, judge
+from wsrm_mq.envelope.lexical import escape
 from wsrm_mq.envelope.render import ack_requested, reply_headers
 from wsrm_mq.envelope.reply import piggyback
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
@@ -37,6 +38,7 @@ _GONE: Final = ("UnknownSequence", "SequenceTerminated")
 """Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
 _TRIED: Final = 3
 """The number of times that such a message is sent to an endpoint that does not take it: the endpoint may have gone."""
+_SILENT: Final = "{}: answered {} again, and acknowledged nothing. A partner may do so at an address alone: see acks_to"
 
 
 def has_taken(store: Store, origin: str) -> bool:
@@ -84,6 +86,9 @@ class Posting:
                 return Outcome(is_sent=True)  # acknowledged since it was read (S-RET-003)
             if delivery.wants_reply and db.execute(HAS_REPLY, {"entry": delivery.position}).fetchone():
                 return Outcome()  # a process has died between its reply and its outcome
+        if isinstance(about, OutboundRecord):
+            if _comes_by_itself(delivery, about):
+                return Outcome(is_sent=True)
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)
@@ -110,7 +115,18 @@ class Posting:
         if isinstance(about, OutboundRecord) and answer.reply is not None:
             return Outcome()
         # What an operator has sent again is settled by that: acknowledgements are of the message that it was.
-        return Outcome(is_sent=channel.is_numbered and delivery.source is None)
+        is_sent = channel.is_numbered and delivery.source is None
+        is_silent = isinstance(about, OutboundRecord) and about.principal is None and answer.said is None
+        why = _SILENT.format(channel.endpoint.address, answer.status) if is_silent and delivery.attempt > 1 else None
+        return Outcome(is_sent=is_sent, remark=why if is_sent else None)
+
+
+def _comes_by_itself(delivery: Delivery, about: OutboundRecord) -> bool:
+    """Whether nothing is sent again for a reply: the request is acknowledged, and asks for it elsewhere than on the
+    response (S-RET-003, S-RET-011)."""
+    if about.principal is None or delivery.number not in about.value.acknowledged:
+        return False
+    return escape(about.principal).encode() in delivery.body.open().read()
 
 
 def _is_gone(delivery: Delivery, about: About, answer: Posted) -> bool:
@@ -133,7 +149,10 @@ def _as_it_leaves(delivery: Delivery, channel: Channel, about: About, body: byte
     asks = b""
     if isinstance(about, OutboundRecord):
         acks = about.reply_acknowledgements
-        asks = b"" if place is None else ack_requested(terms.rm, place.identifier)
+        # At an address of this side each that is asked for is a request of its own.
+        is_heard = about.principal is not None and not terms.rm.is_fetched(about.principal)
+        is_asked = place is not None and (delivery.attempt > 1 or not is_heard)
+        asks = ack_requested(terms.rm, terms.identifier) if is_asked else b""
     elif about.acks_to == channel.endpoint:
         acks = (about.value.acknowledgement(),)
     fragment = reply_headers(terms.soap, terms.rm, place, acks) + asks

@@ -161,7 +161,7 @@ class Recording:
         if outcome.error is not None:
             return self._failing(claim, delivery, outcome)
         if outcome.is_sent:
-            return self._sending(claim, delivery, over_at, release=release)
+            return self._sending(claim, delivery, outcome, over_at, release=release)
         return _settling(claim, delivery, outcome, over_at, release=release, acknowledge=acknowledge)
 
     def _acknowledging(self, delivery: Delivery) -> Callable[[Transaction, SequenceRecord], SequenceAcknowledgement]:
@@ -184,7 +184,9 @@ class Recording:
 
         return verb
 
-    def _sending(self, claim: Claim, delivery: Delivery, over_at: int | None, *, release: bool) -> Verb[Settled]:
+    def _sending(
+        self, claim: Claim, delivery: Delivery, outcome: Outcome, over_at: int | None, *, release: bool
+    ) -> Verb[Settled]:
         return partial(
             sent,
             held=claim,
@@ -192,6 +194,7 @@ class Recording:
             number=delivery.number,
             attempt=delivery.attempt,
             resend=self._policy_of(delivery.partner).resend,
+            why=outcome.remark,
             release=release,
             over_at=over_at,
         )

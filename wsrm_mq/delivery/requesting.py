@@ -80,13 +80,10 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
         return answer._replace(failure=None, said=Said(terms.rm, refusal=answer.failure))
     if answer.failure is None and expected is not None and not isinstance(said and said.response, expected):
         return answer._replace(failure=f"{_to(about)}: answered without {expected.__name__}")
-    reply = _reply_in(delivery, about, answer) if delivery.wants_reply else None
+    name, number = delivery.message_id, delivery.number
+    reply = reply_in(answer, about, name, number) if delivery.wants_reply else None
     if reply is not None:
-        # It has been taken, whether that is said with the reply or not.
-        number = delivery.number
-        taken = SequenceAcknowledgement(terms.identifier, ((number, number),))
-        said = Said(terms.rm) if said is None else said
-        said = said._replace(acknowledgements=(*said.acknowledgements, taken), reply=(delivery.position, reply))
+        said = with_taken(said, about, number)._replace(reply=(delivery.position, reply))
         return answer._replace(failure=None, said=said)
     answer = answer._replace(reply=None)
     if said is None or fault is None or fault.identifier not in (None, terms.identifier, about.offered):
@@ -111,17 +108,25 @@ def is_not_let_in(answer: Posted) -> bool:
     return not _INSECURE.isdisjoint((answer.code or "").split(".")) or answer.status in _NO_ENTRY
 
 
-def _reply_in(delivery: Delivery, about: OutboundRecord, answer: Posted) -> ServiceReply | None:
-    """The answer of an application to the request. A fault is one only where it shows that the request has come, by an
-    acknowledgement, or without any by its RelatesTo: a gateway or a filter may have written it, and what lies behind a
-    request that has not come would never be delivered."""
-    if answer.relates_to not in (None, delivery.message_id, *_UNSPECIFIED):
+def with_taken(said: Said | None, about: OutboundRecord, number: int) -> Said:
+    """What is said with the reply to a request: it has been taken, whether that is said too or not."""
+    terms = about.value.terms
+    said = Said(terms.rm) if said is None else said
+    taken = SequenceAcknowledgement(terms.identifier, ((number, number),))
+    return said._replace(acknowledgements=(*said.acknowledgements, taken))
+
+
+def reply_in(answer: Posted, about: OutboundRecord, message_id: str | None, number: int) -> ServiceReply | None:
+    """The answer of an application to the request of this MessageID and number. A fault is one only where it shows that
+    the request has come, by an acknowledgement, or without any by its RelatesTo: a gateway or a filter may have written
+    it, and what lies behind a request that has not come would never be delivered."""
+    if answer.relates_to not in (None, message_id, *_UNSPECIFIED):
         return None
     said = () if answer.said is None else answer.said.acknowledgements
     ranges = [range_ for ack in said if ack.identifier == about.value.terms.identifier for range_ in ack.ranges]
-    if answer.code is None or any(lower <= delivery.number <= upper for lower, upper in ranges):
+    if answer.code is None or any(lower <= number <= upper for lower, upper in ranges):
         return answer.reply
-    is_about_it = answer.relates_to == delivery.message_id and not ranges
+    is_about_it = answer.relates_to == message_id and not ranges
     return answer.reply if is_about_it and _NOT_TAKEN.isdisjoint(answer.code.split(".")) else None
 
 
@@ -138,7 +143,8 @@ def ask(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> Sent:
         return Sent(None)
     terms, to = outbound.value.terms, outbound.endpoint
     versions = (terms.soap, terms.addressing, terms.rm)
-    body = create_sequence(*versions, to, terms.identifier, policy.max_expires, outbound.offered or None)
+    offered, acks_to = outbound.offered or None, outbound.principal
+    body = create_sequence(*versions, to, terms.identifier, policy.max_expires, offered, acks_to)
     return send(tx, outbound, own_message(to, body, terms.soap))
 
 

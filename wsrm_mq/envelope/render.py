@@ -101,21 +101,35 @@ def create_sequence(
     message_id: str,
     expires: int,
     offered: str | None = None,
+    acks_to: str | None = None,
 ) -> bytes:
-    """Render a CreateSequence whose acknowledgements, and response, are to leave on responses (S-CRE-001, S-CRE-003);
-    ``expires`` in milliseconds. ``offered``: the identifier of a sequence for replies (S-CRE-004)."""
+    """Render a CreateSequence whose response is to leave on that of HTTP, as its acknowledgements are without
+    ``acks_to`` (S-CRE-001, S-CRE-003); ``expires`` in milliseconds. ``offered``: the identifier of a sequence for
+    replies, whose endpoint is ``acks_to`` too (S-CRE-004, S-CRE-013)."""
     anonymous = endpoint(addressing, EndpointReference(addressing.anonymous))
+    there = endpoint(addressing, EndpointReference(acks_to or addressing.anonymous))
     headers = addressing_headers(addressing, rm.action("CreateSequence"), None, to, message_id)
     lifetime = f"<wsrm:Expires>{render_duration(expires)}</wsrm:Expires>"
     offer = ""
     if offered is not None:
-        place = f"<wsrm:Endpoint>{anonymous}</wsrm:Endpoint>" if rm.has_close else ""
+        place = f"<wsrm:Endpoint>{there}</wsrm:Endpoint>" if rm.has_close else ""
         offer = f"<wsrm:Offer><wsrm:Identifier>{offered}</wsrm:Identifier>{place}{lifetime}</wsrm:Offer>"
     body = (
-        f'<wsrm:CreateSequence xmlns:wsrm="{rm.namespace}"><wsrm:AcksTo>{anonymous}</wsrm:AcksTo>'
+        f'<wsrm:CreateSequence xmlns:wsrm="{rm.namespace}"><wsrm:AcksTo>{there}</wsrm:AcksTo>'
         f"{lifetime}{offer}</wsrm:CreateSequence>"
     )
     return envelope(soap, f'{headers}<ReplyTo xmlns="{addressing.namespace}">{anonymous}</ReplyTo>', body)
+
+
+def make_connection(
+    soap: SOAPVersion, addressing: AddressingVersion, rm: RMVersion, to: EndpointReference, address: str
+) -> bytes:
+    """Ask for a message to ``address`` that waits at ``to`` (WS-MakeConnection 1.1 §3.2)."""
+    assert rm.make_connection is not None
+    headers = addressing_headers(addressing, rm.make_connection.action, None, to)
+    namespace = rm.make_connection.namespace
+    wanted = f"<wsmc:Address>{escape(address)}</wsmc:Address>"
+    return envelope(soap, headers, f'<wsmc:MakeConnection xmlns:wsmc="{namespace}">{wanted}</wsmc:MakeConnection>')
 
 
 def create_sequence_response(

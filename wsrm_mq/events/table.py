@@ -303,6 +303,12 @@ EVENTS: Final = {
         "tried again; told again every ten minutes while it lasts",
     ),
     "source.back": _logged(INFO, "host seconds", "A host that was away for so many seconds answers again"),
+    "source.not_fetched": _reported(
+        WARNING,
+        "error",
+        "The destination of requests has answered a MakeConnection with an error: it may know nothing of that. What "
+        "does not come on responses does not come; it is asked again, ever less often",
+    ),
     "source.refused": _reported(
         ERROR,
         "reason",

@@ -1,4 +1,5 @@
-"""An endpoint may speak in its answer to a request of this side's own: that is as good as a request of its own.
+"""An endpoint may speak in its answer to a request of this side's own: that is as good as a request of its own. What a
+destination of requests says in one of those is taken the same way.
 
 It speaks for the partner whose sequence the request was about, and for no other (SEC-003).
 """
@@ -17,10 +18,12 @@ from wsrm_mq.queue.requests import confirmed, created, go_on, refused_there, rep
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import (
     AckRequested,
+    CloseSequence,
     CloseSequenceResponse,
     CreateSequenceResponse,
     SequenceAcknowledgement,
     SequenceFault,
+    TerminateSequence,
     TerminateSequenceResponse,
 )
 from wsrm_mq.sequence.outbound_states import OutboundState
@@ -45,6 +48,8 @@ class Said(NamedTuple):
     """Why there will be no sequence, in answer to a CreateSequence."""
     reply: tuple[int, ServiceReply] | None = None
     """The answer of an application, to the request at this position."""
+    element: CloseSequence | TerminateSequence | None = None
+    """The end of the sequence, from its destination."""
 
     def is_plain(self, number: int) -> bool:
         """Whether it says no more than what has come of the messages up to this ``number``."""
@@ -70,7 +75,7 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     if isinstance(response, CreateSequenceResponse):
         return created(tx, about, response, said.relates_to, policy)
     verb: Callable[[Transaction], Receipt]
-    verb = partial(lifecycle, sender=sender, element=None, policy=policy, ack_requested=said.ack_requested)
+    verb = partial(lifecycle, sender=sender, element=said.element, policy=policy, ack_requested=said.ack_requested)
     if response is not None:
         verb = partial(confirmed, about=about, response=response)
     elif said.fault is not None:
@@ -79,6 +84,7 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     if isinstance(about, OutboundRecord):
         if said.reply is not None:
             replied(tx, about, *said.reply)
-        receipt.terminates = go_on(tx, about) or receipt.terminates
+        is_over = isinstance(said.element, TerminateSequence)
+        receipt.terminates = go_on(tx, about, is_over_there=is_over) or receipt.terminates
         receipt.needs_watch = receipt.needs_watch or about.value.state is not OutboundState.CREATED
     return receipt

@@ -9,6 +9,7 @@ rendered here: what is to be told is answered, or found by ``delivery.requesting
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed
@@ -49,7 +50,8 @@ from wsrm_mq.sequence.states import Act
 from wsrm_mq.store import channels, consuming, entries, lanes, queues, routing
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_queue
-from wsrm_mq.store.entries import HELD_BYTES
+from wsrm_mq.store.calls import Awaited
+from wsrm_mq.store.entries import HAS_REPLY, HELD_BYTES, SETTLE
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane
 from wsrm_mq.store.tables import REPLAYED
@@ -83,6 +85,8 @@ class Destination(NamedTuple):
     """It is the next node on the way of messages to queues elsewhere."""
     run: str | None = None
     """The run of the store that has these messages, where they are express; else ``None``."""
+    acks_to: str | None = None
+    """The address of this side that it acknowledges and replies to; ``None``: the responses of its own."""
 
     @property
     def queue(self) -> str:
@@ -166,9 +170,10 @@ def send_again(tx: Transaction, one: DeadLetter) -> int | None:
     withdraw(tx, one, REPLAYED)
     tx.execute(routing.NO_DEADLINE, {"message": one.message})
     offers = bool(old.offered) or bool(one.wants_reply)
-    made = current(tx, old.queue, _destination(old), offers=offers)
+    to = _destination(old)
+    made = current(tx, old.queue, to._replace(acks_to=None), offers=offers)
     if made is None:
-        made = begin(tx, old.queue, _destination(old), offers=offers)
+        made = begin(tx, old.queue, to, offers=offers)
     tx.execute(routing.MAY_MOVE)  # its route may be another one by now
     header, lane = give_number(tx, made, is_last=False), channel_of(tx, made)
     assert header is not None  # else it would not be the current one
@@ -196,7 +201,8 @@ def current(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> Ou
     if value.last_number is not None or value.given >= _MOST:
         return None
     is_in_time = until is None or tx.reached < until - RENEWED_BEFORE
-    if is_in_time and (found.offered is not None or not offers):
+    is_heard = to.acks_to in (None, found.principal)
+    if is_in_time and is_heard and (found.offered is not None or not offers):
         return found
     step_of(tx, found, Own.SEAL)
     return None
@@ -216,6 +222,7 @@ def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool, takes_o
     made = OutboundRecord(
         value=OutboundSequence(terms, state=OutboundState.CREATING),
         queue=queue,
+        principal=to.acks_to,
         peer=to.address,
         endpoint=EndpointReference(to.address),
         offered=None if not offers else new_identifier() if takes_offer else _NO_OFFER,
@@ -227,7 +234,8 @@ def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool, takes_o
 def _destination(outbound: OutboundRecord) -> Destination:
     assert outbound.endpoint is not None
     terms = outbound.value.terms
-    return Destination(outbound.endpoint.address, terms.rm, terms.soap, terms.addressing)
+    versions = terms.rm, terms.soap, terms.addressing
+    return Destination(outbound.endpoint.address, *versions, acks_to=outbound.principal)
 
 
 # what the destination answers
@@ -287,9 +295,20 @@ def refused_there(tx: Transaction, outbound: OutboundRecord, why: str) -> None:
 def replied(tx: Transaction, outbound: OutboundRecord, position: int, reply: ServiceReply) -> None:
     """The request at ``position`` has its reply. One that came in the offered sequence is acknowledged with what leaves
     from now on: there Metro keeps back the next one until then."""
-    keep_reply(tx, None, position, reply, None)
+    if tx.execute(HAS_REPLY, {"entry": position}).fetchone() is None:  # it may come on a response and by itself
+        keep_reply(tx, None, position, reply, None)
     if reply.header is not None and reply.header.identifier == outbound.offered:
         tx.has_replied(outbound, reply.header.number)
+
+
+def answered(tx: Transaction, outbound: OutboundRecord, request: Awaited, reply: ServiceReply) -> None:
+    """The reply to a request has come by itself, not on the response to it: the request is done."""
+    replied(tx, outbound, request.position, reply)
+    lane = tx.lane(request.lane)
+    assert lane is not None
+    row = {"key": request.position, "now": tx.now, "outcome": "delivered", "reason": None, "delivered": 0}
+    tx.execute(SETTLE, row)
+    settle_cursor(tx, lane)
 
 
 def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | TerminateSequenceResponse) -> Receipt:
@@ -302,10 +321,10 @@ def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | T
     return receipt
 
 
-def go_on(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
+def go_on(tx: Transaction, outbound: OutboundRecord, *, is_over_there: bool = False) -> TerminateSequence | None:
     """Have another sequence go on with what is not acknowledged, where nothing more of this one is sent. Answers its
-    end, where that is to be told."""
-    if not outbound.has_requests or outbound.value.state not in _OVER:
+    end, where that is to be told. ``is_over_there``: its destination has terminated it."""
+    if not outbound.has_requests or (outbound.value.state not in _OVER and not is_over_there):
         return None
     _carry_on(tx, outbound)
     if outbound.value.state is not OutboundState.CLOSED or not outbound.value.terms.rm.has_close:
@@ -323,7 +342,8 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
         return
     to = _destination(outbound)
     behind = tx.execute(outbounds.CREATING_BEHIND, {"queue": outbound.queue, "id": outbound.id}).fetchall()
-    others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _destination(one) == to]
+    others = [one for (key,) in behind if (one := tx.outbound(key)) is not None and _is_to(one, to)]
+    to = _destination((outbound, *others)[-1])  # where a program hears what it says now
     offers = any(one.offered is not None for one in (outbound, *others))
     takes_offer = without_offer is None and outbound.offered != _NO_OFFER
     made = begin(tx, outbound.queue, to, offers=offers, takes_offer=takes_offer)
@@ -342,13 +362,23 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
     tx.ledger("carried_on", lane, reason=reason)
 
 
+def _is_to(one: OutboundRecord, to: Destination) -> bool:
+    return _destination(one)._replace(acks_to=to.acks_to) == to
+
+
 def _tell_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
     """The destination has done what it acknowledged, and will do it again where its reply has not come."""
+    for lane, done in unreplied(tx, outbound):
+        _tell_of_unreplied(tx, outbound, lane, done)
+
+
+def unreplied(tx: Transaction, outbound: OutboundRecord) -> Iterator[tuple[Lane, AckRanges]]:
+    """The requests that are acknowledged, and wait for their reply."""
     for lane in lanes_of(tx, outbound):
         waiting = (number for (number,) in tx.execute(channels.UNREPLIED, {"lane": lane.id}).fetchall())
         done = AckRanges.of(number for number in waiting if number in outbound.value.acknowledged)
         if done:
-            _tell_of_unreplied(tx, outbound, lane, done)
+            yield lane, done
 
 
 def _tell_of_unreplied(tx: Transaction, outbound: OutboundRecord, lane: Lane | None, done: AckRanges) -> None:
@@ -464,12 +494,15 @@ def sent(
     attempt: int,
     resend: Resend,
     *,
+    why: str | None = None,
     release: bool,
     over_at: int | None = None,
 ) -> Settled:
     """Note that it has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter.
-    Raises ``FenceLost`` as ``settle`` does."""
+    ``why``: it is not acknowledged. Raises ``FenceLost`` as ``settle`` does."""
     record = still_mine(tx, held)
+    if why is not None:
+        tx.execute(entries.SAY_WHY, {"key": position, "error": why})
     wait = resend.wait(attempt)
     if wait is not None:
         wait = tx.round_trips.wait(record.id, wait, attempt)

@@ -7,8 +7,9 @@ which is imported when they are asked for, as is what ``Signature`` signs by.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wsrm_mq.source.looking import DeadRequest, Reply, Sent
 from wsrm_mq.source.notices import Notice
-from wsrm_mq.source.source import DeadRequest, Reply, RMSource, Sent
+from wsrm_mq.source.source import RMSource
 
 if TYPE_CHECKING:
     from wsrm_mq.source.async_client import AsyncReliableClient

@@ -12,6 +12,7 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import operate, requests
 from wsrm_mq.queue.outbound import lanes_of
 from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import channels
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import source_queue
@@ -33,6 +34,17 @@ def close(tx: Transaction, to: str) -> list[Claim]:
         if requests.close(tx, outbound) is not None:
             claims += tell_close(tx, outbound).claims
     return claims
+
+
+def close_created(tx: Transaction, keys: list[int]) -> tuple[Claim, ...]:
+    """Close the sequences with these keys that are still open. One with a request that is done, and waits for its
+    reply, stays: that would be done again."""
+    claims: list[Claim] = []
+    for outbound in filter(None, map(tx.outbound, keys)):
+        is_open = outbound.value.state is OutboundState.CREATED and not any(requests.unreplied(tx, outbound))
+        if is_open and requests.close(tx, outbound) is not None:
+            claims += tell_close(tx, outbound).claims
+    return tuple(claims)
 
 
 def terminate(tx: Transaction, to: str) -> list[Claim]:

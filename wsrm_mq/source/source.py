@@ -7,26 +7,22 @@ tables. Any number of processes may send from one store; each sequence is sent b
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from wsrm_mq import outbox
-from wsrm_mq.delivery.completion import Signal
+from wsrm_mq.delivery.arriving import Arriving, Told
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, quiet_since, tend
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.render import last_message
-from wsrm_mq.errors import BadRequest, ConfigurationError, LeftAlone, NotFound, Pending, Unsigned
+from wsrm_mq.errors import BadRequest, ConfigurationError, LeftAlone, Unsigned
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.outbound.addresses import Allowed
 from wsrm_mq.outbound.posting import Poster, tls
@@ -37,12 +33,15 @@ from wsrm_mq.queue.requests import Destination
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.source import acts
+from wsrm_mq.source.listening import Endpoint, Listen, Listener, place_of
+from wsrm_mq.source.looking import Looking, Sent
 from wsrm_mq.source.notices import Notices, OnNotice
 from wsrm_mq.source.persistent import Persistent
+from wsrm_mq.source.polling import Polls, address_of
 from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
-from wsrm_mq.store import calls, queues
 from wsrm_mq.store import outbound as outbounds
+from wsrm_mq.store import queues
 from wsrm_mq.store.applications import SENDING, SIGNED, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
@@ -58,42 +57,13 @@ _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 RESEND: Final = Resend(spread=0.2)
 _SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 """A value that a header of HTTP may have. What else is tried to be sent, an error quotes with its secret."""
-_LOOK_SECONDS: Final = 0.2
-"""Between two looks of a call that waits whether another process has settled its request."""
-
 _LAST_NOTICES_SECONDS: Final = 5.0
 _LEAST_IDLE: Final = 2_000
 """ms. The watch looks once in a second."""
 R = TypeVar("R")
 
 
-class Sent(NamedTuple):
-    """A request that is stored, and is sent from there."""
-
-    message_id: str
-    position: int
-    """Its position in the store."""
-
-
-class Reply(NamedTuple):
-    """The reply of a destination: an envelope, or a message with parts; a fault is one too."""
-
-    status: int
-    content_type: str
-    content: bytes
-
-
-class DeadRequest(NamedTuple):
-    """A request that is given up."""
-
-    message_id: str
-    to: str
-    position: int
-    reason: str
-    error: str | None
-
-
-class RMSource:
+class RMSource(Looking):
     """Sends requests reliably from a store. Its methods may be called by any thread."""
 
     def __init__(
@@ -107,6 +77,9 @@ class RMSource:
         offers: bool = False,
         expires: float = 7 * 24 * 3600.0,
         inactivity: float | None = None,
+        acks_to: str | None = None,
+        listen: Listen = True,
+        polls: bool = False,
         timeout: float = 60.0,
         ca: str | None = None,
         certificate: str | None = None,
@@ -121,12 +94,20 @@ class RMSource:
         ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
         begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
         ``inactivity``: for how many a destination keeps one in which nothing is said. It is asked for an
-        acknowledgement at half of them. ``timeout``: for how many an answer is waited for. ``ca``, ``certificate`` and
-        ``proxy``: see ``Poster``.
+        acknowledgement at half of them.
+        ``acks_to``: the URL at which this side is acknowledged and replied to, in the place of the responses to its
+        requests; it listens there itself, or at ``listen``, a host and a port; ``False``: the program has a server of
+        its own call ``endpoint``. ``polls``: what does not come on responses is fetched (WS-MakeConnection, 1.1).
+        ``timeout``: for how many seconds an answer is waited for. ``ca``, ``certificate``, ``proxy``: see ``Poster``.
         ``post`` takes the place of HTTP.
         ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
         when it is acknowledged or given up; also for those that waited in the store before."""
         self.rm, self.addressing = _spoken(rm, addressing)
+        place = place_of(acks_to, listen, polls=polls, rm=self.rm)
+        self.acks_to = acks_to
+        self.endpoint = None if acks_to is None else Endpoint(acks_to, partial(self._heard, acks_to))
+        """The WSGI application for what is sent to ``acks_to``."""
+        self._listener: Listener | None = None
         idle = None if inactivity is None else max(round(inactivity * 1000), _LEAST_IDLE)
         self._policy = QueuePolicy(max_expires=round(expires * 1000), inactivity=idle, resend=resend or RESEND)
         self.offers = offers
@@ -152,9 +133,17 @@ class RMSource:
         )
         self._relays: list[Relay] = []
         self._notices = None
+        self._polls: Polls | None = None
         try:
             self._engine.start()
+            with self._engine.store.reader() as db:
+                self._store_id = identify(db).id
+            if polls:
+                engine = self._engine
+                self._polls = Polls(engine.store, self._persistent, self._arriving(), engine.events)
             self._engine.ask()
+            if place is not None and self.endpoint is not None:
+                self._listener = Listener(self.endpoint, *place)
             if on_notice is not None:
                 self._notices = Notices(on_notice, self._engine.store.reader, self._engine.events)
         except BaseException:
@@ -259,8 +248,12 @@ class RMSource:
     ) -> tuple[Destination, OutgoingMessage]:
         if _has_parts(content_type) and self._is_signed(to):
             raise BadRequest(f"{to}: requests there are signed, and one with parts cannot be: send it without parts.")
-        versions = self.rm, self.addressing
-        return stamped(envelope, to, action, *versions, wants_reply=wants_reply, content_type=content_type)
+        return stamped(
+            *(envelope, to, action, self.rm, self.addressing),
+            wants_reply=wants_reply,
+            content_type=content_type,
+            acks_to=self._heard_at(to),
+        )
 
     def _is_signed(self, to: str) -> bool:
         """Whether a program signs what leaves for ``to``, this one or another."""
@@ -328,6 +321,7 @@ class RMSource:
             claims: tuple[Claim, ...] = ()
             for call in calls:
                 to, message = request_of(call)
+                to = to._replace(acks_to=self._heard_at(to.address))
                 how = {"wants_reply": bool(call.wants_reply & 1), "offers": bool(call.wants_reply & 2) or self.offers}
                 stored = requests.store_once(tx, to, message, **how)
                 if stored is not None and stored.sent.position is not None:
@@ -358,7 +352,7 @@ class RMSource:
                 if terms.rm.has_last_message and value.last_number is None and value.given and value.is_open:
                     there = EndpointReference(to)
                     body = last_message(terms.soap, terms.addressing, terms.rm, None, there)
-                    destination = Destination(to, terms.rm, terms.soap, terms.addressing)
+                    destination = Destination(to, terms.rm, terms.soap, terms.addressing, acks_to=outbound.principal)
                     said = own_message(there, body, terms.soap)
                     claims += requests.store(tx, destination, said, is_last=True).sent.claims
                 elif (element := requests.seal(tx, outbound)) is not None:
@@ -395,108 +389,39 @@ class RMSource:
             due = due or db.execute(outbounds.QUIET, {"before": quiet_since(self._policy, now)}).fetchone()
         if due is not None:
             self._call(lambda tx: (0, tend(tx, self._policy)))
+        if self.acks_to is not None or self._polls is not None:
+            self._close_unheard()
+        if self._polls is not None:
+            self._polls.look()
 
-    # looking
+    def _heard_at(self, to: str) -> str | None:
+        """The address at which the destination ``to`` acknowledges and replies; ``None``: the responses."""
+        return self.acks_to if self._polls is None else address_of(self._store_id, to)
 
-    @property
-    def waiting(self) -> int:
-        """How many requests are not acknowledged yet."""
+    def _close_unheard(self) -> None:
+        """Close the sequences that are acknowledged elsewhere, as ``acks_to`` was another one, or none: what is not
+        acknowledged goes on in one that is heard here. 1.0 has no close: it is sent until it is given up."""
         with self._engine.store.reader() as db:
-            return int(db.execute(calls.WAITING).fetchone()[0])
+            keys = [
+                key for key, to, acks_to in db.execute(outbounds.CLOSABLE).fetchall() if acks_to != self._heard_at(to)
+            ]
+        if keys:
+            self._call(lambda tx: (0, acts.close_created(tx, keys)))
 
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all are acknowledged or given up, ``timeout`` seconds at most; answers whether they are."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.waiting:
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            time.sleep(_LOOK_SECONDS)
-        return True
+    def _arriving(self) -> Arriving:
+        engine = self._engine
+        return Arriving(engine.store, lambda _partner: self._policy, engine.events, engine.hand_over)
 
-    def wait(self, sent: Sent, timeout: float | None = None) -> None:
-        """Wait until a request is acknowledged. Raises ``Pending`` after ``timeout`` seconds, ``NotFound`` where it is
-        not known, or given up: ``dead`` says why."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        settled = Signal()
-        with self._engine.waiters.expecting(sent.position, settled):
-            while not self._is_acknowledged(sent, deadline):
-                settled.wait(_LOOK_SECONDS)
-
-    async def wait_async(self, sent: Sent, timeout: float | None = None) -> None:
-        """``wait`` in an event loop, which goes on meanwhile."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        settled = _LoopSignal()
-        with self._engine.waiters.expecting(sent.position, settled):
-            while not await asyncio.to_thread(self._is_acknowledged, sent, deadline):
-                await settled.wait(_LOOK_SECONDS)
-
-    def _is_acknowledged(self, sent: Sent, deadline: float | None) -> bool:
-        """Raises as ``wait``."""
-        outcome, reason = self._outcome(sent)
-        if outcome not in (None, "delivered"):
-            raise NotFound(f"{sent.message_id}: it is not sent any more ({reason or outcome}). Look at `dead`.")
-        if outcome is None and deadline is not None and time.monotonic() >= deadline:
-            with self._engine.store.reader() as db:
-                (why,) = db.execute(calls.WHY, {"message": sent.position}).fetchone()
-            raise Pending(sent.message_id, why)
-        return outcome is not None
-
-    def is_settled(self, sent: Sent) -> bool:
-        """Whether ``wait`` would end at once."""
-        return self._outcome(sent)[0] is not None
-
-    def _outcome(self, sent: Sent) -> tuple[str | None, str | None]:
-        """The outcome of a request and its reason; no outcome: it waits."""
-        with self._engine.store.reader() as db:
-            outcome, reason = db.execute(calls.OUTCOME, {"message": sent.position}).fetchone() or ("forgotten", None)
-        return outcome, reason
-
-    def reply(self, sent: Sent, timeout: float | None = None) -> Reply:
-        """Wait for the reply to a request. Raises as ``wait``."""
-        self.wait(sent, timeout)
-        found = self._reply_at(sent.position)
-        if found is None:
-            raise NotFound(f"{sent.message_id}: has no reply; send what is replied to with `ask`.")
-        return found
-
-    async def reply_async(self, sent: Sent, timeout: float | None = None) -> Reply:
-        """``reply`` in an event loop, which goes on meanwhile."""
-        await self.wait_async(sent, timeout)
-        return await asyncio.to_thread(self.reply, sent)
-
-    def replies(self, message_id: str) -> Reply | None:
-        """The reply to the request of this MessageID, whatever process has sent it; ``None``: there is none yet. It is
-        kept for seven days. Raises ``NotFound`` where there is no such request."""
-        return self._reply_at(self._request(message_id)[0])
-
-    def action_of(self, message_id: str) -> str:
-        """The action of the request of this MessageID. Raises ``NotFound``."""
-        return self._request(message_id)[1]
-
-    def _request(self, message_id: str) -> tuple[int, str]:
-        with self._engine.store.reader() as db:
-            found = db.execute(calls.REQUEST, {"message_id": message_id}).fetchone()
-        if found is None:
-            raise NotFound(f"{message_id}: no such request is in this store, or it was settled more than 7 days ago.")
-        return found[0], found[1]
-
-    def _reply_at(self, position: int) -> Reply | None:
-        with self._engine.store.reader() as db:
-            found = db.execute(calls.REPLY, {"message": position}).fetchone()
-        if found is None:
-            return None
-        status, headers, body = found
-        return Reply(int(status), dict(json.loads(headers))["Content-Type"], bytes(body))
-
-    @property
-    def dead(self) -> list[DeadRequest]:
-        """The requests that were given up, each with its reason."""
-        with self._engine.store.reader() as db:
-            return [DeadRequest(*row) for row in db.execute(calls.DEAD)]
+    def _heard(self, acks_to: str, message: Answered) -> Told:
+        return self._arriving().posted(acks_to, message)
 
     def close(self, timeout: float | None = 30.0) -> bool:
         """Leave the store; what waits stays there for the next time. Answers whether all posts were over within
         ``timeout`` seconds."""
+        if self._listener is not None:
+            self._listener.stop()
+        if self._polls is not None:
+            self._polls.stop()
         for relay in self._relays:
             relay.stop()
         if self._notices is not None:
@@ -528,21 +453,3 @@ def _unsendable(headers: Mapping[str, str]) -> str | None:
 
 def _never(_delivery: Delivery) -> Outcome:
     raise AssertionError("nothing is delivered here")
-
-
-class _LoopSignal:
-    """An event that other threads set and this loop waits for."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-
-    def set(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._event.set)
-
-    async def wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        self._event.clear()

@@ -30,9 +30,11 @@ def stamped(
     *,
     wants_reply: bool,
     content_type: str | None = None,
+    acks_to: str | None = None,
 ) -> tuple[Destination, OutgoingMessage]:
     """The request that ``envelope`` is, to be sent to the URL ``to``; with parts where its ``content_type`` is
-    multipart/related. Raises ``BadRequest`` for one that cannot be sent."""
+    multipart/related. It is replied to at ``acks_to``, without that on its response. Raises ``BadRequest`` for one that
+    cannot be sent."""
     parts = urlsplit(to)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadRequest(f"{to}: is no address that can be sent to; write http://host/path or https://host/path.")
@@ -50,18 +52,21 @@ def stamped(
         raise BadRequest("The envelope has no wsa:Action: name its action, send(…, action=…).")
     if headers.action not in (None, action):
         raise BadRequest(f"The envelope has the wsa:Action {headers.action}, not {action}: give one of them alone.")
-    if headers.reply_to is not None and headers.reply_to.address not in (addressing.anonymous, WSA_2005.none):
-        raise BadRequest(f"The envelope has the ReplyTo {headers.reply_to.address}: replies come on responses only.")
+    heard = acks_to or addressing.anonymous
+    if headers.reply_to is not None and headers.reply_to.address not in (heard, WSA_2005.none):
+        where = "on responses only" if acks_to is None else f"to {acks_to}: leave it out"
+        raise BadRequest(f"The envelope has the ReplyTo {headers.reply_to.address}: replies come {where}.")
     soap, receiver = headers.soap, EndpointReference(to)
     # Metro sends an acknowledgement of a request to its ReplyTo: to the none address, so nowhere.
-    reply_to = addressing.anonymous if wants_reply else None
+    reply_to = heard if wants_reply else None
     content_type = content_type or _content_type(envelope, soap, action)
     try:
         body, _place = complete_reply(envelope, content_type, soap, addressing, None, action, receiver, reply_to)
     except NotAnEnvelope as error:
         raise BadRequest(f"It cannot be sent: {error}") from error
     message_id = _read(body, content_type).message_id or ""
-    return Destination(to, rm, soap, addressing), OutgoingMessage(receiver, message_id, action, content_type, body)
+    there = Destination(to, rm, soap, addressing, acks_to=acks_to)
+    return there, OutgoingMessage(receiver, message_id, action, content_type, body)
 
 
 def _read(envelope: bytes, content_type: str) -> Headers:

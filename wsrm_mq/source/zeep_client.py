@@ -27,8 +27,9 @@ from wsrm_mq.envelope.policy import Asserted, asserted
 from wsrm_mq.envelope.wsdl import default_action, imports_in, input_names
 from wsrm_mq.errors import ConfigurationError, NotFound
 from wsrm_mq.queue.policy import Resend
+from wsrm_mq.source.looking import Reply, Sent
 from wsrm_mq.source.signing import SECURITY, Signer
-from wsrm_mq.source.source import RESEND, Reply, RMSource, Sent
+from wsrm_mq.source.source import RESEND, RMSource
 from wsrm_mq.versions import ADDRESSING_VERSIONS, WSRM_1_0
 
 _WANTS_REPLY: Final = "Wsrm-Mq-Wants-Reply"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import and_, bindparam, func, select
 
@@ -71,6 +71,34 @@ REQUEST: Final = compiled(
     .limit(1)
 )
 """Position and action of a request, by its MessageID: all that are kept are looked through."""
+
+
+class Awaited(NamedTuple):
+    """A request whose reply is awaited."""
+
+    position: int
+    number: int
+    lane: int
+    outbound: int
+    """Key of its sequence."""
+    message: int
+    """Its position when it was stored."""
+
+
+AWAITED: Final = compiled(
+    select(entry.c.id, entry.c.number, entry.c.lane, channel.c.outbound, entry.c.message)
+    .select_from(outbound_sequence)
+    .join(channel, and_(channel.c.outbound == outbound_sequence.c.id, channel.c.is_numbered == 1))
+    .join(lane, lane.c.id == channel.c.lane)
+    .join(entry, and_(entry.c.lane == lane.c.id, entry.c.number.between(lane.c.cursor, lane.c.limit - 1)))
+    .join(message, message.c.id == entry.c.message)
+    .where(
+        *(outbound_sequence.c.answers.is_(None), outbound_sequence.c.principal == bindparam("acks_to")),
+        *(IS_LIVE, entry.c.wants_reply == 1, message.c.message_id == bindparam("message_id")),
+    )
+    .limit(1)
+)
+"""The request of this MessageID that has left, and whose reply is to come to ``:acks_to``."""
 REPLY: Final = compiled(
     select(reply.c.status, reply.c.headers, reply.c.body)
     .join(entry, entry.c.id == reply.c.entry)

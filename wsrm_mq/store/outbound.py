@@ -12,13 +12,15 @@ from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
+from wsrm_mq.store.applications import SOURCE
 from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import channel, entry, lane
+from wsrm_mq.store.tables import channel, entry, lane, queue
 from wsrm_mq.store.tables import outbound_sequence as outbound
 from wsrm_mq.store.tables.sending import ACKNOWLEDGED
-from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, MAKE_CONNECTION, RM_OF_LABEL, SOAP_OF_LABEL
 
 if TYPE_CHECKING:
     from wsrm_mq.store.records import About, SequenceRecord
@@ -127,6 +129,39 @@ QUIET: Final = compiled(
     )
 )
 """The open sequences of requests in which nothing waits, and nothing was said after ``:before``."""
+CLOSABLE: Final = compiled(
+    select(outbound.c.id, outbound.c.peer, outbound.c.principal)
+    .join(queue, queue.c.id == outbound.c.queue)
+    .where(
+        *(outbound.c.answers.is_(None), outbound.c.state == "created"),
+        *(outbound.c.rm != "1.0", queue.c.name.startswith(SOURCE)),
+    )
+)
+"""The sequences of requests that can be closed, each with its destination and the address at which that acknowledges
+it."""
+_IS_AWAITED: Final = (
+    select(literal(1))
+    .select_from(channel.join(lane, lane.c.id == channel.c.lane).join(entry, entry.c.lane == lane.c.id))
+    .where(
+        *(channel.c.outbound == outbound.c.id, channel.c.is_numbered == 1, IS_LIVE, entry.c.deliveries > 0),
+        entry.c.number.between(lane.c.cursor, lane.c.limit - 1),
+    )
+    .exists()
+)
+EXPECTING: Final = compiled(
+    select(outbound.c.id)
+    .where(
+        *(outbound.c.answers.is_(None), ~HAS_ENDED, outbound.c.principal.startswith(MAKE_CONNECTION.anonymous)),
+        _IS_AWAITED,
+    )
+    .order_by(outbound.c.id)
+)
+"""The sequences of requests about which something is to be fetched: a request has left, and is not acknowledged or not
+replied to."""
+OFFERING: Final = compiled(
+    select(outbound.c.id).where(outbound.c.answers.is_(None), outbound.c.offered == bindparam("identifier"))
+)
+"""The sequence of requests that offers this one for their replies."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
 FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
@@ -161,6 +196,8 @@ class OutboundRecord:
     value: OutboundSequence
     queue: int
     principal: str | None = None
+    """The principal that may speak of it. Of requests it is the address of this side that they are acknowledged and
+    replied to: who speaks there. ``None``: on the responses."""
     peer: str | None = None
     partner: str | None = None
     """The receiver's partner section; with principal and peer it says who may speak of the sequence."""

@@ -53,6 +53,8 @@ class Requests(NamedTuple):
     """The sequence that it offers for the replies to them."""
     replied: str
     """The numbers of the replies that have come there."""
+    acks_to: str | None
+    """The address of this side at which they are acknowledged and replied to; ``None``: the responses."""
     signed: bool
     """They leave signed, by a program that has a signer for ``to``."""
 
@@ -122,7 +124,8 @@ _ALL: Final = (
     select(
         *(_o.id, _o.peer, _o.identifier, _o.rm, case((HAS_ENDED, "ended"), else_=_o.state), _o.given, _o.acknowledged),
         *(_WAITING, _DEAD, _SINCE, _ERROR, _of_lanes("retry_at"), _of_lanes("on_hold_since")),
-        *(func.nullif(_o.offered, ""), _o.replied, func.coalesce(queue.c.application == SIGNED, False)),
+        *(func.nullif(_o.offered, ""), _o.replied, _o.principal),
+        func.coalesce(queue.c.application == SIGNED, False),
     )
     .join(queue, queue.c.id == _o.queue)
     .where(_o.answers.is_(None))
@@ -203,6 +206,11 @@ def told_of(one: Requests, now: int, *, is_sent: bool) -> str:
     if one.error is not None:
         again = "" if one.next_at is None or one.next_at <= now else f" The next attempt is at {moment(one.next_at)}."
         return f"{waits}. The last attempt: {one.error}.{again}"
+    if one.acks_to is not None:
+        return (
+            f"{waits} to be acknowledged at {one.acks_to}; it is sent again until then. A program with that acks_to "
+            "has to run, and the destination to reach it there."
+        )
     return f"{waits} to be acknowledged; it is sent again until then."
 
 
