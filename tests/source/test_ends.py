@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.source.conftest import Open, Source
@@ -208,6 +210,38 @@ def test_at_the_end_of_its_time_the_rest_goes_on_in_another(source: Source, part
     assert partner.places[count:] in ([(TWO, 1), (TWO, 2)], [(ONE, 1), (TWO, 1)])
     assert source.ledger("requests_in_doubt") == [f"not acknowledged: 1-2 of {ONE}"]
     assert partner.saying("TerminateSequence") == []
+
+
+@pytest.mark.spec("S-TRM-008", "S-RET-003")
+def test_what_is_acknowledged_as_its_time_passes_is_not_sent_in_another(source: Source, partner: Partner) -> None:
+    """The answer is on its way when the time is over: the sequence ends once it is there."""
+    partner.expires = 600_000
+
+    def late(received: Reply) -> None:
+        if received.sequence is not None:
+            source.pass_time(601)
+            time.sleep(0.3)
+            assert source.states()[0][0] == "created"
+
+    partner.says = late
+    send(source, "a")
+    assert source.flush(5)
+    assert partner.within(lambda: source.states() == [("expired", 1, "1")])
+    assert partner.places == [(ONE, 1)]
+    assert source.ledger("requests_in_doubt") == []
+
+
+def test_nothing_leaves_in_the_last_moment_of_a_sequence(source: Source, partner: Partner) -> None:
+    partner.expires = 600_000
+    sent_in_vain(source, partner, 1)
+    partner.says = lambda _received: None
+    count = len(partner.places)
+    source.pass_time(599.5)
+    assert partner.within(lambda: source.rows("SELECT 1 FROM entry WHERE last_error LIKE '%the time of its sequence%'"))
+    assert partner.places[count:] == []
+    source.pass_time(1)
+    assert source.flush(5)
+    assert partner.places[count:] == [(TWO, 1)]
 
 
 @pytest.mark.peer("P-30")

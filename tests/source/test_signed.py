@@ -31,6 +31,7 @@ from tests.support.commands import Wsrm, document
 from tests.support.orders_server import within
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.errors import BadRequest, ConfigurationError, Pending, StoreError
+from wsrm_mq.events.telling import Event
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.source import AsyncReliableClient, ReliableClient, RMSource, Signature, reliable
 from wsrm_mq.testing import ManualClock, Reply
@@ -354,9 +355,12 @@ def test_a_signer_that_raises_has_nothing_sent_and_its_text_told_to_nobody(
     assert SECRET.encode() not in stored_bytes(source.path)
 
 
-def test_a_signer_that_hangs_holds_up_no_other(
-    source: Source, partner: Partner, sign: Callable[..., Signature]
+def test_a_signer_that_hangs_holds_up_no_other_and_is_told_of_while_it_hangs(
+    open_source: Open, partner: Partner, sign: Callable[..., Signature], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("wsrm_mq.source.source.HANGS_SECONDS", 0.1)
+    told: list[Event] = []
+    source = open_source(on_event=told.append)
     is_asked, answers = threading.Event(), threading.Event()
 
     class Vault:
@@ -374,6 +378,10 @@ def test_a_signer_that_hangs_holds_up_no_other(
     held_up = source.send(envelope(partner.speak), to=THERE, action=ACTION)
     assert is_asked.wait(20)
     source.wait(source.send(envelope(partner.speak, "three seats"), to=elsewhere, action=ACTION), 30)
+    assert partner.within(lambda: any(one.name == "source.away" for one in told), 20)
+    (away,) = [one for one in told if one.name == "source.away"]
+    assert away.fields["host"] == THERE
+    assert away.fields["error"].startswith("its signer has not answered for ")
     answers.set()
     source.wait(held_up, 30)
 

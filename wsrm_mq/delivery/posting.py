@@ -14,7 +14,7 @@ from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posted import UNREAD, Posted, posted
-from wsrm_mq.delivery.requesting import is_not_let_in, judge
+from wsrm_mq.delivery.requesting import is_not_let_in, is_over, judge
 from wsrm_mq.envelope.lexical import escape
 from wsrm_mq.envelope.render import ack_requested, reply_headers
 from wsrm_mq.envelope.reply import piggyback
@@ -38,6 +38,10 @@ _GONE: Final = ("UnknownSequence", "SequenceTerminated")
 """Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
 _TRIED: Final = 3
 """The number of times that such a message is sent to an endpoint that does not take it: the endpoint may have gone."""
+_LAST_MOMENT: Final = 1_000
+"""Milliseconds before the time of a sequence is over in which none of its messages leaves: what was acknowledged and is
+not committed when it ends would go on in another sequence."""
+_OVER: Final = "the time of its sequence is over: it goes on in another one"
 _SILENT: Final = "{}: answered {} again, and acknowledged nothing. A partner may do so at an address alone: see acks_to"
 
 
@@ -87,6 +91,8 @@ class Posting:
             if delivery.wants_reply and db.execute(HAS_REPLY, {"entry": delivery.position}).fetchone():
                 return Outcome()  # a process has died between its reply and its outcome
         if isinstance(about, OutboundRecord):
+            if channel.is_numbered and is_over(about, self._store.reached() + _LAST_MOMENT):
+                return Outcome(error=_OVER, left_alone=_LAST_MOMENT / 1000)
             if _comes_by_itself(delivery, about):
                 return Outcome(is_sent=True)
         body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)

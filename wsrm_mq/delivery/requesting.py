@@ -14,7 +14,7 @@ from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.posted import Posted
 from wsrm_mq.envelope.render import acknowledgement_request, create_sequence, ending
 from wsrm_mq.queue.hearing import Said
-from wsrm_mq.queue.outbound import step_of
+from wsrm_mq.queue.outbound import lanes_of, step_of
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.requests import close_element, go_on, pass_gap, refused, seal
@@ -187,6 +187,8 @@ def _keep_alive(tx: Transaction, outbound: OutboundRecord) -> Sent:
 
 
 def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tuple[Claim, ...]:
+    if is_over(outbound, tx.reached) and any(lane.owner is not None for lane in lanes_of(tx, outbound)):
+        return ()  # what has left a moment ago may be about to be acknowledged
     step_of(tx, outbound, Own.TIME_PASSED)  # S-TRM-008
     state = outbound.value.state
     if state is OutboundState.CREATED:
@@ -204,6 +206,12 @@ def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tup
     if state is OutboundState.CREATED and outbound.value.last_number is not None:
         element = seal(tx, outbound)
     return () if element is None else tell_end_of_outbound(tx, element).claims
+
+
+def is_over(outbound: OutboundRecord, at: int) -> bool:
+    """Whether the time of a sequence is over at ``at``."""
+    until = outbound.value.terms.expires_at
+    return until is not None and at >= until
 
 
 def _is_told(tx: Transaction, outbound: OutboundRecord) -> bool:

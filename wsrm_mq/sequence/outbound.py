@@ -139,13 +139,18 @@ class OutboundStep(NamedTuple):
 
 def take(sequence: OutboundSequence, event: Input, now: int) -> OutboundStep:
     """Take one event and answer the next sequence and what must happen because of it. ``now`` is in ms since the epoch,
-    as far as the clock is believed. A sequence whose time is over ends first, and the event meets the ended one."""
+    as far as the clock is believed. A sequence whose time is over ends first, and the event meets the ended one; but an
+    acknowledgement tells of what had come before, and is taken."""
     expires_at = sequence.terms.expires_at
     if sequence.is_open and expires_at is not None and now >= expires_at:
-        expired = _move(sequence, OutboundTrigger.EXPIRED, event)
+        said = isinstance(event, SequenceAcknowledgement)
+        heard = _move(sequence, _classify(sequence, event), event) if said else None
+        last = sequence if heard is None else heard.sequence
+        expired = _move(last, OutboundTrigger.EXPIRED, Own.TIME_PASSED)
         if event is Own.TIME_PASSED:
             return expired
-        return take(expired.sequence, event, now)._replace(in_doubt=expired.in_doubt)
+        met = take(expired.sequence, event, now) if heard is None else heard._replace(sequence=expired.sequence)
+        return met._replace(in_doubt=expired.in_doubt)
     if event is Own.TIME_PASSED:
         return OutboundStep(sequence, OutboundAct.IGNORE)
     return _move(sequence, _classify(sequence, event), event)

@@ -109,6 +109,10 @@ class Persistent(Patient):
                 if before.told_at is not None:
                     self.tell("source.back", host=place, seconds=round(self._clock() - before.since))
 
+    def hangs(self, url: str, why: str) -> None:
+        """What is to be sent there does not come to that, and ``why``."""
+        self._put_off(url, url, why)
+
     def away(self, url: str) -> tuple[float, str] | None:
         """For how many seconds the host is away, and why; ``None``: it answers, or was not asked."""
         away = self._away.get(self.place(url)) or self._away.get(url)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -57,6 +58,8 @@ _EVERYWHERE: Final = Allowed.listed("to", ("0.0.0.0/0", "::/0", "public"))
 RESEND: Final = Resend(spread=0.2)
 _SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 """A value that a header of HTTP may have. What else is tried to be sent, an error quotes with its secret."""
+HANGS_SECONDS: Final = 10.0
+"""A signer that takes longer is told of."""
 _LAST_NOTICES_SECONDS: Final = 5.0
 _LEAST_IDLE: Final = 2_000
 """ms. The watch looks once in a second."""
@@ -117,6 +120,8 @@ class RMSource(Looking):
         self.signers: dict[str, Signer] = {}
         """The objects that sign, by the URL that they sign for: see ``sign``."""
         self._signing = threading.Lock()
+        self._at_signers: dict[int, tuple[str, float]] = {}
+        """The threads that wait for a signer: for which URL, and since when."""
         about_http = {"headers": headers, "ca": ca, "certificate": certificate, "proxy": proxy}
         self.told = frozenset(name for name, value in about_http.items() if value)
         """The options of HTTP that it was given."""
@@ -172,7 +177,11 @@ class RMSource(Looking):
 
                 if _has_parts(sent["Content-Type"]):  # it was stored before anything was signed there
                     raise LeftAlone(f"{url}: it has parts, and cannot be signed", 0.0, is_given_up=True)
-                body, sent = signed(url, body, sent, signer)
+                self._at_signers[threading.get_ident()] = url, time.monotonic()
+                try:
+                    body, sent = signed(url, body, sent, signer)
+                finally:
+                    del self._at_signers[threading.get_ident()]
                 if (name := _unsendable(sent)) is not None:
                     raise Unsigned(f"{url}: the signer's value of the header {name} is not one line; nothing was sent")
             return made(url, sent, body, who)
@@ -389,6 +398,9 @@ class RMSource(Looking):
             due = due or db.execute(outbounds.QUIET, {"before": quiet_since(self._policy, now)}).fetchone()
         if due is not None:
             self._call(lambda tx: (0, tend(tx, self._policy)))
+        for url, since in list(self._at_signers.values()):
+            if (seconds := time.monotonic() - since) > HANGS_SECONDS:
+                self._persistent.hangs(url, f"its signer has not answered for {seconds:.0f} s; nothing was sent")
         if self.acks_to is not None or self._polls is not None:
             self._close_unheard()
         if self._polls is not None:
