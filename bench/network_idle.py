@@ -8,7 +8,7 @@ import random
 import resource
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -21,6 +21,7 @@ __all__ = ["Idle", "over_http", "over_stomp"]
 _AT_ONCE: Final = 50
 """Connections that are begun together."""
 _QUIET_SECONDS: Final = 0.5
+_SETTLING_SECONDS: Final = 15.0
 _QUIET: Final = 0.05
 """The share of a core that a server takes at most once all wait."""
 _LONGEST_SECONDS: Final = 60.0
@@ -133,13 +134,14 @@ async def _first(woken: asyncio.Queue[float], waiting: Sequence[asyncio.Future[N
 
 
 async def _quiet(pid: int) -> None:
-    """Wait until the server has nothing to do."""
-    async with asyncio.timeout(_LONGEST_SECONDS):
-        while True:
-            spent = Spent([pid])
-            await asyncio.sleep(_QUIET_SECONDS)
-            if spent.cpu <= _QUIET * _QUIET_SECONDS:
-                return
+    """Wait until the server has nothing to do, or no less than now and then."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SETTLING_SECONDS):
+            while True:
+                spent = Spent([pid])
+                await asyncio.sleep(_QUIET_SECONDS)
+                if spent.cpu <= _QUIET * _QUIET_SECONDS:
+                    return
 
 
 def _path(url: str, rest: str) -> str:

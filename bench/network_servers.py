@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,5 +81,4 @@ def _announced(arguments: list[str], core: int | None = None) -> Iterator[tuple[
                 raise RuntimeError(f"{' '.join(arguments)} did not start")
             yield url, process.pid
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.kill()
