@@ -52,9 +52,13 @@ def test_every_marker_of_a_statement_is_seen() -> None:
     assert written == {cell.id for cell in shown_by(ROOT, project_tables()) if cell.half != "-"}
 
 
-@pytest.mark.parametrize("state", ["Deviating: UsesSequenceSTR", "Not yet.", "`protocol/test_create.py::"])
+@pytest.mark.parametrize("state", ["Deviating: UsesSequenceSTR", "`protocol/test_create.py::"])
 def test_each_state_is_told(state: str) -> None:
     assert f"\n- {state}" in page()
+
+
+def test_what_no_test_shows_is_not_yet_supported(tmp_path: Path) -> None:
+    assert "\n- Not yet." in page(tmp_path)
 
 
 def test_what_is_advisory_and_every_group_are_of_the_tables() -> None:

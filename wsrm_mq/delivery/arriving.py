@@ -65,7 +65,8 @@ class Arriving:
         come = read(acks_to, message)
         if come.headers is None:
             self._events.tell("answer.unreadable", error=come.unreadable or f"{acks_to}: got what is no SOAP envelope")
-            return Told(400, b"Only SOAP messages are taken here.\n")
+            status = 415 if message.content and come.unreadable is None else 400
+            return Told(status, b"Only SOAP messages are taken here.\n")
         return self.take(acks_to, come, come.headers)
 
     def take(self, acks_to: str, come: Posted, headers: Headers) -> Told:
