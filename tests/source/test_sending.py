@@ -154,6 +154,26 @@ def test_where_an_endpoint_moves_what_waits_at_its_old_address_says_so_and_the_n
     assert source.in_time()
 
 
+def test_a_sequence_that_is_created_ahead_has_the_first_request_and_is_created_once(
+    source: Source, partner: Partner
+) -> None:
+    soap = partner.speak.soap.label
+    source.create_sequence(THERE, soap=soap)
+    assert partner.within(lambda: source.states() == [("created", 0, "")])
+    assert partner.places == []
+    source.create_sequence(THERE, soap=soap)
+    send(source, "a")
+    assert source.in_time()
+    assert len(partner.saying("CreateSequence")) == 1
+    assert partner.places == [("urn:there:1", 1)]
+
+
+def test_a_sequence_that_is_created_ahead_and_refused_is_told(source: Source, partner: Partner) -> None:
+    partner.says = lambda _received: partner.answered(401)
+    source.create_sequence(THERE, soap=partner.speak.soap.label)
+    assert partner.within(lambda: "401" in str(source.rows("SELECT last_error FROM entry")))
+
+
 @pytest.mark.spec("S-CRE-009", "S-RET-008")
 def test_a_create_sequence_that_got_lost_is_sent_again_as_it_was(source: Source, partner: Partner) -> None:
     lost = [LOST, partner.answered(503), LOST]

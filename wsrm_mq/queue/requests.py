@@ -142,6 +142,12 @@ def store(
     return Stored(sent, made.id, outbound is None)
 
 
+def ahead(tx: Transaction, to: Destination, *, offers: bool) -> OutboundRecord | None:
+    """A new sequence for requests that are not there yet; ``None``: one takes them already."""
+    queue = tx.queue(to.queue, "outgoing")
+    return begin(tx, queue, to, offers=offers) if current(tx, queue, to, offers=offers) is None else None
+
+
 def store_once(
     tx: Transaction, to: Destination, message: OutgoingMessage, *, wants_reply: bool, offers: bool
 ) -> Stored | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from wsrm_mq import outbox
 from wsrm_mq.delivery.arriving import Arriving, Told
@@ -47,7 +47,7 @@ from wsrm_mq.store.applications import SENDING, SIGNED, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, AddressingVersion, RMVersion
+from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL, AddressingVersion, RMVersion
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Answered, Post
@@ -370,6 +370,18 @@ class RMSource(Looking):
 
         self._call(verb)
         return self.flush(timeout)
+
+    def create_sequence(self, to: str, *, soap: Literal["1.1", "1.2"] = "1.1") -> None:
+        """Have the sequence to ``to`` created ahead of its first request, in this version of SOAP, unless there is one:
+        a wrong address or credentials that are refused show before anything waits, and the first request waits for no
+        exchange before its own (S-SND-007)."""
+        there = Destination(to, self.rm, SOAP_OF_LABEL[soap], self.addressing, acks_to=self._heard_at(to))
+
+        def verb(tx: Transaction) -> tuple[None, tuple[Claim, ...]]:
+            made = requests.ahead(tx, there, offers=self.offers)
+            return None, () if made is None else ask(tx, made, self._policy).claims
+
+        self._call(verb)
 
     def close_sequence(self, to: str) -> None:
         """Close the open sequence to ``to`` now, so that its destination says what it has: what it does not have goes
