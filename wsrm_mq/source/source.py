@@ -67,7 +67,25 @@ R = TypeVar("R")
 
 
 class RMSource(Looking):
-    """Sends requests reliably from a store. Its methods may be called by any thread."""
+    """Sends requests reliably from a store. Its methods may be called by any thread.
+
+    ``rm``: the version of WS-ReliableMessaging, 1.0 or 1.1, which is 1.2 too; ``addressing``: that of
+    WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
+    ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
+    begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
+    ``inactivity``: for how many a destination keeps one in which nothing is said. It is asked for an
+    acknowledgement at half of them.
+    ``acks_to``: the URL at which this side is acknowledged and replied to, in the place of the responses to its
+    requests; it listens there itself, or at ``listen``, a host and a port; ``False``: the program has a server of
+    its own call ``endpoint``. ``polls``: what does not come on responses is fetched (WS-MakeConnection, 1.1).
+    ``timeout``: for how many seconds an answer is waited for. ``ca``, ``certificate``, ``proxy``: see ``Poster``.
+    ``post`` takes the place of HTTP.
+    ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
+    when it is acknowledged or given up; also for those that waited in the store before."""
+
+    _listener: Listener | None = None
+    _notices: Notices | None = None
+    _polls: Polls | None = None
 
     def __init__(
         self,
@@ -92,25 +110,11 @@ class RMSource(Looking):
         on_notice: OnNotice | None = None,
         clock: Clock = wall_clock,
     ) -> None:
-        """``rm``: the version of WS-ReliableMessaging, 1.0 or 1.1, which is 1.2 too; ``addressing``: that of
-        WS-Addressing, 1.0, or 2004/08 as is usual with RM 1.0. ``headers`` go with every request and are not stored.
-        ``offers``: each sequence offers one for replies, also where its first request is one-way; else another sequence
-        begins with the first that is replied to. ``expires``: for how many seconds a sequence is asked for;
-        ``inactivity``: for how many a destination keeps one in which nothing is said. It is asked for an
-        acknowledgement at half of them.
-        ``acks_to``: the URL at which this side is acknowledged and replied to, in the place of the responses to its
-        requests; it listens there itself, or at ``listen``, a host and a port; ``False``: the program has a server of
-        its own call ``endpoint``. ``polls``: what does not come on responses is fetched (WS-MakeConnection, 1.1).
-        ``timeout``: for how many seconds an answer is waited for. ``ca``, ``certificate``, ``proxy``: see ``Poster``.
-        ``post`` takes the place of HTTP.
-        ``on_notice`` is called, by a thread of its own, with a ``Notice`` when a request of this source is stored, and
-        when it is acknowledged or given up; also for those that waited in the store before."""
         self.rm, self.addressing = _spoken(rm, addressing)
         place = place_of(acks_to, listen, polls=polls, rm=self.rm)
         self.acks_to = acks_to
         self.endpoint = None if acks_to is None else Endpoint(acks_to, partial(self._heard, acks_to))
         """The WSGI application for what is sent to ``acks_to``."""
-        self._listener: Listener | None = None
         idle = None if inactivity is None else max(round(inactivity * 1000), _LEAST_IDLE)
         self._policy = QueuePolicy(max_expires=round(expires * 1000), inactivity=idle, resend=resend or RESEND)
         self.offers = offers
@@ -137,23 +141,24 @@ class RMSource(Looking):
             patience=self._patience,
         )
         self._relays: list[Relay] = []
-        self._notices = None
-        self._polls: Polls | None = None
         try:
-            self._engine.start()
-            with self._engine.store.reader() as db:
-                self._store_id = identify(db).id
-            if polls:
-                engine = self._engine
-                self._polls = Polls(engine.store, self._persistent, self._arriving(), engine.events)
-            self._engine.ask()
-            if place is not None and self.endpoint is not None:
-                self._listener = Listener(self.endpoint, *place)
-            if on_notice is not None:
-                self._notices = Notices(on_notice, self._engine.store.reader, self._engine.events)
+            self._start(place, on_notice, polls=polls)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, place: tuple[str, int] | None, on_notice: OnNotice | None, *, polls: bool) -> None:
+        engine = self._engine
+        engine.start()
+        with engine.store.reader() as db:
+            self._store_id = identify(db).id
+        if polls:
+            self._polls = Polls(engine.store, self._persistent, self._arriving(), engine.events)
+        engine.ask()
+        if place is not None and self.endpoint is not None:
+            self._listener = Listener(self.endpoint, *place)
+        if on_notice is not None:
+            self._notices = Notices(on_notice, engine.store.reader, engine.events)
 
     def __enter__(self) -> Self:
         return self
