@@ -369,6 +369,11 @@ _MESSAGES: Final = (
     *("settled_at", "origin", "replay_of", "confirmed_at", "message", "deliveries"),
 )
 
+_REQUESTS: Final = (
+    *("store", "node", "queue", "sequence", "number", "position", "message_id", "action", "outcome", "reason"),
+    "received_at",
+)
+
 
 def _moment(_context: click.Context, _parameter: click.Parameter, given: str | None) -> datetime:
     """Read a time: in UTC, unless it says otherwise."""
@@ -385,7 +390,13 @@ def _moment(_context: click.Context, _parameter: click.Parameter, given: str | N
 @click.option(
     "--no-bodies", is_flag=True, help="Leave Bodies unread: of what came twice it is not told if they differ."
 )
-def reconcile(work: Work, at: datetime, no_bodies: bool) -> Result:
+@click.option(
+    "--sent",
+    metavar="PATH",
+    multiple=True,
+    help="The store of an RM Source, which sent to these: what became of its requests. Repeatable.",
+)
+def reconcile(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> Result:
     """Find what is missing, came twice, failed or stands still, in one store and between many.
 
     \b
@@ -393,15 +404,19 @@ def reconcile(work: Work, at: datetime, no_bodies: bool) -> Result:
     """
     from wsrm_mq.spark.report import page, read, summary
 
-    found, unit = _found(work, at, no_bodies)
+    if sent:
+        check_sources(sent, work.options)
+    found, unit = _found(work, at, no_bodies, sent)
     said = summary(found, at)
     report = work.out / REPORT
     report.write_bytes(page(read(found, said, unit)))
     return Result({**said, "report": str(report)}, is_clean=not said["findings"])
 
 
-def _found(work: Work, at: datetime, no_bodies: bool) -> tuple[dict[str, DataFrame], str]:
+def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> tuple[dict[str, DataFrame], str]:
     """The tables of results by name, and the unit of time in which latencies are told."""
+    from pyspark.sql import functions as F
+
     from wsrm_mq.spark.jobs import reconcile as jobs
 
     messages, sequences = work.table("messages", *_MESSAGES), work.table("sequences")
@@ -426,6 +441,10 @@ def _found(work: Work, at: datetime, no_bodies: bool) -> tuple[dict[str, DataFra
         "dead": jobs.dead(messages),
         "standing": jobs.standing(sequences, messages, at),
     }
+    if sent:
+        fates = jobs.fates(work._replace(paths=sent).table("messages", *_REQUESTS), messages).persist()
+        results["sent"] = fates.groupBy("store", "node", "queue", "fate").agg(F.count("*").alias("requests"))
+        results["astray"] = fates.where(F.col("fate").isin(*jobs.ASTRAY))
     saved = {name: work.save(name, frame) for name, frame in results.items()}
     return {**saved, "ranges": received, "sequences": sequences.where("kind = 'rm'")}, unit
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from wsrm_mq.store.applications import SENT, SOURCE
+from wsrm_mq.versions import RM_VERSIONS
 from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
 
 if TYPE_CHECKING:
@@ -166,12 +168,17 @@ def newest(rows: DataFrame, key: str, moment: str) -> DataFrame:
     return rows.withColumn("copy", F.row_number().over(latest_first)).where("copy = 1").drop("copy")
 
 
-def came_again(messages: DataFrame) -> DataFrame:
-    """The receipts of messages that came more than once; replays are no receipts, nor are copies in other queues. A
-    store that was put back from a copy shares receipts with its original: such a receipt counts once, unless both
-    stores went on with it."""
+def receipts(messages: DataFrame) -> DataFrame:
+    """Messages that have come with an id; replays are no receipts, nor are copies in other queues, nor is what a store
+    itself sends."""
     is_receipt = "replay_of IS NULL AND COALESCE(message, position) = position"
-    sent = messages.where(f"{is_receipt} AND message_id IS NOT NULL")
+    return messages.where(f"{is_receipt} AND message_id IS NOT NULL").where(~F.col("queue").startswith(SENT))
+
+
+def came_again(messages: DataFrame) -> DataFrame:
+    """The receipts of messages that came more than once. A store that was put back from a copy shares receipts with its
+    original: such a receipt counts once, unless both stores went on with it."""
+    sent = receipts(messages)
     ids = sent.groupBy("message_id").count().where("count > 1").select("message_id")
     moments = ("position", "received_at", "settled_at")
     first = Window.partitionBy("message_id", "sequence", "number", *moments).orderBy("store")
@@ -202,6 +209,44 @@ def twice(again: DataFrame, digests: DataFrame) -> DataFrame:
         F.count_if(F.col("outcome") == "delivered").over(of_message).alias("deliveries"),
         body.alias("body"),
     )
+
+
+# what senders' stores say that they sent, against what these stores say that they got
+
+
+FATES: Final = ("delivered", "undelivered", "waiting", "failed", "lost", "given_up")
+ASTRAY: Final = ("lost", "given_up")
+"""The fates of which sender and receiver do not say the same."""
+
+
+def fates(asked: DataFrame, messages: DataFrame) -> DataFrame:
+    """Each request of the stores of RM Sources, ``asked``, as it was stored last, with its ``fate``: ``delivered``;
+    ``undelivered`` yet, or not any more, where it has come; ``waiting`` to be acknowledged; ``failed`` at its sender,
+    and not delivered; ``lost``: acknowledged, and in none of the stores of ``messages``; ``given_up`` by its sender,
+    and delivered all the same. ``receipts`` and ``deliveries``: how often it has come, and was delivered."""
+    is_own = F.lit(False)
+    for rm in RM_VERSIONS.values():
+        is_own = is_own | F.coalesce(F.col("action").startswith(f"{rm.namespace}/"), F.lit(False))
+    last = F.max_by(F.struct("node", "queue", "sequence", "number", "received_at", "outcome", "reason"), "position")
+    requests = asked.where(F.col("queue").startswith(f"{SENT}{SOURCE}") & F.col("message_id").isNotNull() & ~is_own)
+    came = (
+        receipts(messages)
+        .groupBy("message_id")
+        .agg(F.count("*").alias("receipts"), F.count_if(F.col("outcome") == "delivered").alias("deliveries"))
+    )
+    joined = requests.groupBy("store", "message_id").agg(last.alias("last")).join(came, "message_id", "left")
+    found = joined.select("store", "message_id", "last.*", "receipts", "deliveries").fillna(
+        0, ["receipts", "deliveries"]
+    )
+    is_acknowledged, is_delivered = F.col("outcome") == "delivered", F.col("deliveries") > 0
+    fate = (
+        F.when(F.col("outcome").isNull(), "waiting")
+        .when(~is_acknowledged, F.when(is_delivered, "given_up").otherwise("failed"))
+        .when(F.col("receipts") == 0, "lost")
+        .when(is_delivered, "delivered")
+        .otherwise("undelivered")
+    )
+    return found.withColumn("fate", fate)
 
 
 # the outcomes of messages

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from wsrm_mq.events.inert import inert
+from wsrm_mq.spark.jobs.reconcile import FATES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -52,8 +53,12 @@ SUMS: Final[dict[str, dict[str, str]]] = {
     "faults": {f"faults{name}": total for name, total in _ALARMS.items()},
     "dead": {f"dead_letters{name}": total for name, total in _ALARMS.items()},
     "standing": {"standing": "COUNT(*)"},
+    "sent": {
+        "sent": "SUM(requests)",
+        **{f"sent_{fate}": f"SUM(IF(fate = '{fate}', requests, 0))" for fate in FATES},
+    },
 }
-"""Table → number → how it is counted; 0 where the table has no row."""
+"""Table → number → how it is counted; 0 where the table has no row. A table that was not asked for has none."""
 
 
 class Finding(NamedTuple):
@@ -63,6 +68,8 @@ class Finding(NamedTuple):
 
 
 _FINDINGS: Final = (
+    Finding("sent_lost", "Requests that were acknowledged, and are in none of these stores"),
+    Finding("sent_given_up", "Requests that their sender has given up, and that were delivered"),
     Finding("repeated", "Numbers that a store has accepted twice"),
     Finding("lacking", "Numbers that a store lacks and another has"),
     Finding("missing", "Numbers that never came"),
@@ -82,6 +89,23 @@ class Shown(NamedTuple):
 
 
 SECTIONS: Final[dict[str, Shown]] = {
+    "astray": Shown(
+        "Sent, and not as their sender says",
+        "Lost: acknowledged, and in none of the stores and archives that were read. Given up: delivered all the same.",
+        ("fate DESC", "received_at", "store", "message_id"),
+        (
+            "message_id",
+            "store",
+            "queue",
+            "number",
+            "received_at",
+            "outcome",
+            "reason",
+            "fate",
+            "receipts",
+            "deliveries",
+        ),
+    ),
     "standing": Shown(
         "Sequences that stand still",
         "With the verdict of wsrm-mq sequence list, which explains it: wsrm-mq sequence explain SEQUENCE.",
@@ -151,13 +175,14 @@ class Contents(NamedTuple):
 
 def summary(found: Tables, at: datetime) -> dict[str, Any]:
     """The numbers of a report, as JSON has them."""
-    tables = (_counted(found[table], sums) for table, sums in SUMS.items())
+    asked = {table: sums for table, sums in SUMS.items() if table in found}
+    tables = (_counted(found[table], sums) for table, sums in asked.items())
     counted = {name: n for row in reduce(DataFrame.unionAll, tables).collect() for name, n in row.numbers.items()}
     said: dict[str, Any] = {"at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
-    said |= {name: counted[name] for sums in SUMS.values() for name in sums}  # in this order, which Spark has not
+    said |= {name: counted[name] for sums in asked.values() for name in sums}  # in this order, which Spark has not
     for row in found["latency"].where("queue IS NULL AND at IS NULL").collect():
         said |= {f"{name}_ms": row[name] for name in ("p50", "p95", "p99", "longest")}
-    return {**said, "findings": [one.number for one in _FINDINGS if said[one.number]]}
+    return {**said, "findings": [one.number for one in _FINDINGS if said.get(one.number)]}
 
 
 def _counted(table: DataFrame, sums: Mapping[str, str]) -> DataFrame:
@@ -180,7 +205,7 @@ def read(found: Tables, said: Mapping[str, Any], unit: str) -> Contents:
         _latency(found["latency"]),
         [(row.name, row.missing) for row in partners.orderBy(F.desc("missing"), "name").limit(PARTNERS).collect()],
         _strips(found["gaps"], found["ranges"]),
-        {name: _rows(found[name], shown) for name, shown in SECTIONS.items()},
+        {name: _rows(found[name], shown) for name, shown in SECTIONS.items() if name in found},
     )
 
 
