@@ -431,17 +431,20 @@ def test_a_token_reference_alone_refuses_too(source: Source) -> None:
 
 def test_the_listed_deviations_rest_on_these_refusals_and_on_tokens_being_the_services() -> None:
     """Each reason names a marker that is refused above (the WSDL announces neither: POL-009, POL-010), or that what
-    signs and encrypts is the wrapped service."""
+    signs and encrypts is the wrapped service, or what an RM Source does in the place of it."""
     reasons = {deviation.id: deviation.reason for deviation in project_tables().deviations}
-    refused, of_the_service = (
+    refused, of_the_service, of_the_source = (
         {"SEC-006", "SEC-007", "POL-009", "POL-010", "RSP-015", "P-72"},
         {"SEC-028", "P-70", "P-71"},
+        {"F-002", "F-022", "POL-011"},
     )
-    assert set(reasons) == refused | of_the_service
+    assert set(reasons) == refused | of_the_service | of_the_source
     for row in refused:
         assert any(marker in reasons[row] for marker in ("UsesSequenceSTR", "UsesSequenceSSL")), row
     for row in of_the_service:
         assert "the wrapped service" in reasons[row], row
+    for row in of_the_source:
+        assert any(words in reasons[row] for words in ("an outbound sequence", "an RM Source")), row
 
 
 @in_one_version

@@ -20,7 +20,7 @@ from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.source import RMSource
 from wsrm_mq.source.listening import Posted
-from wsrm_mq.testing import HTTPAnswer, HTTPWire, Reply
+from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, HTTPAnswer, HTTPWire, Reply
 
 HERE: Final = "http://here.example/acks"
 TWO: Final = "urn:there:2"
@@ -222,12 +222,10 @@ def test_a_fault_about_the_sequence_has_the_rest_go_on_in_another(source: Source
 
 
 @pytest.mark.spec("S-CLO-003", "S-TRM-006")
-@pytest.mark.parametrize("end", ["close", "terminate"])
+@pytest.mark.parametrize(("rm", "end"), [(WSRM_1_0, "terminate"), (WSRM_1_1, "close"), (WSRM_1_1, "terminate")])
 def test_a_destination_ends_the_sequence_there_and_the_rest_goes_on_in_another(
     source: Source, partner: Partner, end: str
 ) -> None:
-    if not partner.speak.rm.has_close and end == "close":
-        pytest.skip("1.0 has no close")
     taking(partner)
     put(source)
     assert partner.within(lambda: partner.places == [(ONE, 1)])
@@ -241,9 +239,8 @@ def test_a_destination_ends_the_sequence_there_and_the_rest_goes_on_in_another(
     assert partner.within(lambda: (TWO, 1) in partner.places and (TWO, 2) in partner.places)
 
 
+@pytest.mark.parametrize("rm", [WSRM_1_1])  # 1.0 has no response
 def test_the_end_of_the_offered_sequence_is_answered_with_its_acknowledgement(source: Source, partner: Partner) -> None:
-    if not partner.speak.rm.has_close:
-        pytest.skip("1.0 has no response")
     taking(partner)
     sent = ask(source)
     assert partner.within(lambda: len(partner.places) == 1)

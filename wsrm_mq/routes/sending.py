@@ -222,7 +222,7 @@ def poster_of(hops: Mapping[str, Hop], seconds: float = _SECONDS) -> Post:
         try:
             return made[hop].post(url, {**headers, **known_by}, body, who)
         except NotAnswered as error:
-            if "[SSL" in str(error):
+            if "_ssl.c" in str(error):  # each error of OpenSSL names it
                 raise NotAnswered(f"{error}: {_VOUCHING}") from error
             raise
 
