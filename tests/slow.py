@@ -1,4 +1,4 @@
-"""The tests that ``make test`` leaves to ``--long``: they take over two seconds, or are marked ``again``, and no
+"""The tests that ``make test`` leaves to ``--long``: they take over one second, or are marked ``again``, and no
 acceptance row needs them.
 
 ``slow.txt`` names the slow ones, the slowest first. ``make slow`` runs the whole suite and writes it anew.
@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 NAMES: Final = Path(__file__).with_name("slow.txt")
-SECONDS: Final = 2.0
+SECONDS: Final = 1.0
 ROWS: Final = ("spec", "scenario", "peer", "stomp", "invariant")
 _DURATION: Final = re.compile(r"([\d.]+)s (?:setup|call|teardown) +(\S.*)")
 
