@@ -35,7 +35,7 @@ from .test_source_live import (
 
 __all__ = ["java_server"]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(420)]
 
 FEW = 40
 StartJavaServer = Callable[..., JavaServer]

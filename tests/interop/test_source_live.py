@@ -32,7 +32,7 @@ from .conftest import both_versions, texts
 from .java_server import JavaServer
 from .reliable import Reliable
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(420)]
 
 COUNT: Final = 500
 StartJavaServer = Callable[..., JavaServer]
@@ -143,7 +143,7 @@ def have_all_sent(
                 program.kill()
                 program.communicate()
                 program = begun()
-        assert within(90, lambda: (is_done or is_acknowledged)(store), bool)
+        assert within(200, lambda: (is_done or is_acknowledged)(store), bool)
         program.kill()
         program.communicate()
         # A copy of the last request is acknowledged while the first is still at work.
