@@ -1,5 +1,5 @@
-"""What a destination says at an address of this side, or in answer to a MakeConnection: acknowledgements, replies, the
-end of a sequence, faults.
+"""Takes what a destination says at an address of this side, or in answer to a MakeConnection: acknowledgements,
+replies, the end of a sequence, faults.
 
 Each is taken as it is on the response to a request. It is about the sequence that it names, or about that of the
 request that it replies to, and about none that was not told this address (SEC-003).
@@ -120,7 +120,7 @@ def _heard(tx: Transaction, acks_to: str, come: Posted, headers: Headers, policy
 
 
 def _spoken(headers: Headers) -> Iterator[tuple[str, Said]]:
-    """What it says of sequences, each with the name of that."""
+    """The parts of a message that are about sequences, each with the name of its sequence."""
     rm, body = headers.rm, headers.body
     if rm is None:
         return

@@ -33,7 +33,7 @@ _CODE_LENGTH = 200
 _ENDS: Final = frozenset(rm.action("TerminateSequence") for rm in RM_VERSIONS.values())
 _CLOSES: Final = frozenset(rm.action("CloseSequence") for rm in RM_VERSIONS.values() if rm.has_close)
 _UNIMPORTANT: Final = _ENDS | frozenset(rm.action("AckRequested") for rm in RM_VERSIONS.values())
-"""What an endpoint may miss: a sequence ends without it, or is kept alive by the next one."""
+"""The actions of messages that an endpoint may miss: a sequence ends without its end, or is kept alive by the next."""
 _GONE: Final = ("UnknownSequence", "SequenceTerminated")
 """Faults in answer to an end of a sequence that say that it is gone there: nothing more was asked for (S-TRM-002)."""
 _TRIED: Final = 3

@@ -109,7 +109,7 @@ def is_not_let_in(answer: Posted) -> bool:
 
 
 def with_taken(said: Said | None, about: OutboundRecord, number: int) -> Said:
-    """What is said with the reply to a request: it has been taken, whether that is said too or not."""
+    """Add to an answer that the request has been taken: its reply shows that, whether it is said too or not."""
     terms = about.value.terms
     said = Said(terms.rm) if said is None else said
     taken = SequenceAcknowledgement(terms.identifier, ((number, number),))

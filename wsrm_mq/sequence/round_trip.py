@@ -21,7 +21,7 @@ class _Smoothed(NamedTuple):
 
 
 class RoundTrips:
-    """Those of this process, by lane: a process that takes a sequence over learns them anew."""
+    """The round trips that this process has seen, by lane: one that takes a sequence over learns them anew."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[int, _Smoothed] = OrderedDict()

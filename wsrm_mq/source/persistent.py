@@ -110,7 +110,7 @@ class Persistent(Patient):
                     self.tell("source.back", host=place, seconds=round(self._clock() - before.since))
 
     def hangs(self, url: str, why: str) -> None:
-        """What is to be sent there does not come to that, and ``why``."""
+        """Leave an address alone as one that is away: a message for it is not ready to leave, and ``why``."""
         self._put_off(url, url, why)
 
     def away(self, url: str) -> tuple[float, str] | None:

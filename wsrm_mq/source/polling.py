@@ -1,4 +1,4 @@
-"""What a destination has for this side, and cannot send, is fetched by WS-MakeConnection.
+"""Fetches by WS-MakeConnection what a destination has for this side and cannot send.
 
 Most of it comes on the responses to requests all the same. So a destination is asked only while a request that has left
 waits for its acknowledgement or reply: at once again after each message that it gives, ever less often while it gives

@@ -23,7 +23,7 @@ STUCK_FOR: Final = 60_000
 
 
 _TOLD_FOR: Final = 86_400_000
-"""What it was seen to have forgotten is told for so long."""
+"""Milliseconds for which it is told that a next node has forgotten something."""
 
 
 class NextNode(NamedTuple):
@@ -47,7 +47,7 @@ class NextNode(NamedTuple):
     dead: int
     """Messages that were given up on the way to it, and no operator has confirmed it."""
     forgot: str | None
-    """What it had acknowledged and lacks since, and when that was seen."""
+    """The numbers that it had acknowledged and lacks since, and when that was seen."""
     forgot_at: int | None
 
 

@@ -39,22 +39,6 @@ if TYPE_CHECKING:
     from wsrm_mq.export import Manifest
     from wsrm_mq.spark.jobs.audit import Tables
 
-
-# Each job of ``wsrm-mq pipeline`` has sources that it reads, a directory for its results, its progress, its end.
-#
-# A job is a command with the decorator ``job``. It is called with its ``Work``, after its own options, and answers a
-# ``Result``::
-#
-#     @click.command()
-#     @job
-#     @click.option("--since", help="Only what came since then.")
-#     def example(work: Work, since: str | None) -> Result:
-#         messages = work.table("messages", "sequence", "number", "state")
-#         found = work.save("lost", lost(messages, since))
-#         return Result({"lost": found.count()}, is_clean=found.isEmpty())
-#
-# Its directory has a Parquet table for each ``save``, and ``summary.json``, which is written last.
-
 SUMMARY: Final = "summary.json"
 LOG: Final = "spark.log"
 

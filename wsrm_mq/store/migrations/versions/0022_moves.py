@@ -1,5 +1,5 @@
-"""What is known of next nodes: whether what waits for one may have to go another way, since routes have changed, and
-what one has forgotten that was put back from a copy."""
+"""Next nodes have two facts more: whether what waits for one may have to go another way, since routes have changed,
+and what one has forgotten that was put back from a copy."""
 
 from alembic import op
 
