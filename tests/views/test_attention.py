@@ -7,7 +7,7 @@ import subprocess
 
 from wsrm_mq.cli.place import line_of
 from wsrm_mq.views import attention, findings, store_findings
-from wsrm_mq.views.attention import MEASURES, Measure, Range, Severity
+from wsrm_mq.views.attention import Range, Severity
 from wsrm_mq.views.instances import Instance
 from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Room, Sight, Verdicts
 from wsrm_mq.views.query import parse
@@ -44,12 +44,6 @@ def told(at: Overview, **more: object) -> list[attention.Finding]:
 
 def test_a_store_that_is_well_needs_none() -> None:
     assert told(WELL) == []
-
-
-def test_every_kind_that_may_alarm_has_something_to_tell() -> None:
-    for name, measure in MEASURES.items():
-        alarms = bool(measure.warning or measure.critical)
-        assert not alarms or measure.facts is not Measure._field_defaults["facts"], name
 
 
 def test_the_worst_comes_first() -> None:

@@ -35,10 +35,8 @@ class Plugin(click.Command):
             raise
         except click.ClickException as error:
             raise _unknown(error.format_message()) from error
-        except WSRMError as error:
-            raise _unknown(str(error)) from error
         except Exception as error:
-            raise _unknown(repr(error)) from error
+            raise _unknown(str(error) if isinstance(error, WSRMError) else repr(error)) from error
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         from wsrm_mq.views.attention import MEASURES
@@ -115,7 +113,7 @@ def _alarm(name: str, sight: Sight) -> str:
     measure = MEASURES[name]
     if measure.is_flag:
         return measure.facts(sight)[0].sentence.rstrip(".")
-    return f"{measure.meaning}: {float(measure.value(sight)):.10g}{measure.unit}"
+    return f"{measure.meaning}: {measure.value(sight):.10g}{measure.unit}"
 
 
 def _figure(name: str, sight: Sight, warning: Thresholds, critical: Thresholds) -> str:
@@ -123,4 +121,4 @@ def _figure(name: str, sight: Sight, warning: Thresholds, critical: Thresholds) 
 
     measure = MEASURES[name]
     limits = ";".join(one.text if one else "" for one in bounds(name, warning, critical))
-    return f"{name}={float(measure.value(sight)):.15g}{measure.unit};{limits};0".replace(";;;0", "")
+    return f"{name}={measure.value(sight):.15g}{measure.unit};{limits};0".replace(";;;0", "")

@@ -63,10 +63,11 @@ class Measure(NamedTuple):
     ``warning`` and ``critical``: the usual thresholds, ``""`` is none; ``listing``: a command for all of them."""
 
     meaning: str
-    value: Callable[[Sight], float]
-    facts: Callable[[Sight], list[Fact]] = lambda _sight: []
+    facts: Callable[[Sight], list[Fact]]
+    number: Callable[[Sight], float] | None = None
+    """The number that it is measured by; ``None``: that of its facts."""
     unit: str = ""
-    warning: str = ""
+    warning: str = "0"
     critical: str = ""
     listing: Step | None = None
     """A proposal that shows all of them."""
@@ -75,272 +76,204 @@ class Measure(NamedTuple):
     def is_flag(self) -> bool:
         return self.meaning.startswith("1:")
 
+    def value(self, sight: Sight) -> float:
+        return float(len(self.facts(sight)) if self.number is None else self.number(sight))
+
 
 def _age(sight: Sight) -> float:
     oldest = sight.at.oldest
     return 0.0 if oldest is None else max(0.0, (sight.now - oldest) / 1000)
 
 
+def _judged(word: str) -> Step:
+    return others.EXPLAIN.step("", f"verdict:{word}")
+
+
+def _alarm(
+    meaning: str,
+    facts: Callable[[Sight], list[Fact]],
+    number: Callable[[Sight], float] | None = None,
+    listing: Step | None = None,
+) -> Measure:
+    """A measure that is critical wherever it is not 0."""
+    return Measure(meaning, facts, number, warning="", critical="0", listing=listing)
+
+
 MEASURES: Final = {
-    "locked": Measure("1: the store cannot be written", lambda s: s.is_locked, store_findings.locked, critical="0"),
-    "over_max_store": Measure(
+    "locked": _alarm("1: the store cannot be written", store_findings.locked, lambda s: s.is_locked),
+    "over_max_store": _alarm(
         "1: max_store is reached, as it is configured here",
-        lambda s: s.is_over,
         store_findings.over_max_store,
-        critical="0",
+        lambda s: s.is_over,
     ),
-    "not_adopted": Measure(
+    "not_adopted": _alarm(
         "1: the store is not served before an operator adopts it",
-        lambda s: bool(s.doubt),
         store_findings.doubt,
-        critical="0",
+        lambda s: bool(s.doubt),
     ),
-    "reserve_spent": Measure(
-        "1: the disk is full", lambda s: s.at.is_reserve_spent, store_findings.reserve_spent, critical="0"
-    ),
-    "nothing_taken": Measure(
+    "reserve_spent": _alarm("1: the disk is full", store_findings.reserve_spent, lambda s: s.at.is_reserve_spent),
+    "nothing_taken": _alarm(
         "reasons in 5 minutes why no message is taken at all (max_store, disk_full, store_locked, "
         "store_unavailable, overloaded)",
-        lambda s: len(store_findings.nothing_taken(s)),
         store_findings.nothing_taken,
-        critical="0",
     ),
     "recovered": Measure(
         "1: no message was taken within the last 5 minutes, for a reason that is over",
-        lambda s: bool(store_findings.recovered(s)),
         store_findings.recovered,
-        warning="0",
+        lambda s: bool(store_findings.recovered(s)),
     ),
-    "deadly": Measure(
+    "deadly": _alarm(
         "messages that two or more processes in a row have died with",
-        lambda s: len(findings.deadly(s)),
         findings.deadly,
-        critical="0",
-        listing=others.EXPLAIN.step("", "verdict:blocked,running"),
+        listing=_judged("blocked,running"),
     ),
     "instances": Measure(
         "processes of the service that live",
-        lambda s: len(s.at.instances) or int(not s.at.is_served),
         store_findings.instances,
+        lambda s: len(s.at.instances) or int(not s.at.is_served),
+        warning="",
         critical="1:",
     ),
-    "unserved": Measure(
-        "queues of applications that no process serves",
-        lambda s: len(s.at.unserved),
-        store_findings.unserved,
-        critical="0",
-    ),
+    "unserved": _alarm("queues of applications that no process serves", store_findings.unserved),
     "disk_free": Measure(
         "free space beside the store",
-        lambda s: s.at.disk_free,
         store_findings.disk_free,
+        lambda s: s.at.disk_free,
         unit="B",
         warning="100000000:",
         critical="10000000:",
     ),
     "blocked": Measure(
         "sequences stopped by a message",
-        lambda s: sum(s.at.blocked.values()),
         findings.blocked,
-        warning="0",
+        lambda s: sum(s.at.blocked.values()),
         critical="10",
-        listing=others.EXPLAIN.step("", "verdict:blocked"),
+        listing=_judged("blocked"),
     ),
     "refused": Measure(
         "limits, or hooks at fault, that refused messages in 5 minutes",
-        lambda s: len(store_findings.refused(s)),
         store_findings.refused,
-        warning="0",
         listing=others.FAILURES.step(""),
     ),
     "turned_away": Measure(
         "partners that were refused a sequence in 24 h, and have no newer one",
-        lambda s: len(store_findings.turned_away(s)),
         store_findings.turned_away,
-        warning="0",
         listing=others.FAILURES.step("", "reason:CreateSequenceRefused"),
     ),
-    "unsent": Measure(
-        "1: something waits for a minute to be sent, and no process takes it up",
-        lambda s: int(s.at.unsent is not None and bool(s.at.instances)),
-        store_findings.unsent,
-        critical="0",
-    ),
+    "unsent": _alarm("1: something waits for a minute to be sent, and no process takes it up", store_findings.unsent),
     "not_sent": Measure(
-        "kinds of acknowledgements and faults that their addresses did not take in 5 minutes",
-        lambda s: len(s.at.not_sent_lately(s.now)),
-        store_findings.not_sent,
-        warning="0",
+        "kinds of acknowledgements and faults that their addresses did not take in 5 minutes", store_findings.not_sent
     ),
     "faulted": Measure(
         "messages answered with a fault in 24 h, not confirmed",
-        lambda s: sum(s.at.faulted.values()),
         findings.faulted,
-        warning="0",
+        lambda s: sum(s.at.faulted.values()),
         listing=others.FAILURES.step("", "event:answered_with_fault", "confirmed:no"),
     ),
-    "running": Measure(
-        "sequences whose operation has run for 5 minutes",
-        lambda s: len(findings.running(s)),
-        findings.running,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:running"),
-    ),
-    "waiting": Measure(
-        "sequences that have waited for 5 minutes",
-        lambda s: len(findings.waiting(s)),
-        findings.waiting,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:waiting"),
-    ),
+    "running": Measure("sequences whose operation has run for 5 minutes", findings.running, listing=_judged("running")),
+    "waiting": Measure("sequences that have waited for 5 minutes", findings.waiting, listing=_judged("waiting")),
     "silent": Measure(
-        "sequences with numbers missing whose source is silent",
-        lambda s: len(findings.silent(s)),
-        findings.silent,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:silent"),
+        "sequences with numbers missing whose source is silent", findings.silent, listing=_judged("silent")
     ),
     "expiring": Measure(
-        "sequences that end soon with something undelivered",
-        lambda s: len(findings.expiring(s)),
-        findings.expiring,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:expiring"),
+        "sequences that end soon with something undelivered", findings.expiring, listing=_judged("expiring")
     ),
     "incomplete": Measure(
         "sequences that lack numbers which are not waited for, or have discarded ones; of those that ended, in 24 h",
-        lambda s: len(findings.incomplete(s)),
         findings.incomplete,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:incomplete"),
+        listing=_judged("incomplete"),
     ),
     "unacknowledged": Measure(
-        "sequences whose source has acknowledged no reply for 5 minutes, and goes on",
-        lambda s: len(s.at.unacknowledged),
-        findings.unacknowledged,
-        warning="0",
+        "sequences whose source has acknowledged no reply for 5 minutes, and goes on", findings.unacknowledged
     ),
-    "on_hold": Measure(
-        "sequences that an operator holds",
-        lambda s: len(findings.on_hold(s)),
-        findings.on_hold,
-        warning="0",
-        listing=others.EXPLAIN.step("", "verdict:held"),
-    ),
+    "on_hold": Measure("sequences that an operator holds", findings.on_hold, listing=_judged("held")),
     "dead_letters": Measure(
         "dead letters, not confirmed",
-        lambda s: sum(s.at.dead_letters_unconfirmed.values()),
         findings.dead_letters,
-        warning="0",
+        lambda s: sum(s.at.dead_letters_unconfirmed.values()),
         critical="100",
         listing=others.LETTERS.step("", "confirmed:no"),
     ),
-    "replays": Measure(
-        "replays that have stopped",
-        lambda s: len(findings.stopped_plans(s)),
-        findings.replays,
-        warning="0",
-        listing=others.PLANS.step(""),
-    ),
+    "replays": Measure("replays that have stopped", findings.replays, listing=others.PLANS.step("")),
     "unarchived": Measure(
         "how long what no archive holds is kept beyond its retain",
-        lambda s: s.overdue / 1000,
         findings.unarchived,
+        lambda s: s.overdue / 1000,
         unit="s",
         warning="86400",
         critical="604800",
     ),
     "oldest": Measure(
-        "age of the oldest undelivered message", _age, findings.oldest, unit="s", warning="300", critical="3600"
+        "age of the oldest undelivered message", findings.oldest, _age, unit="s", warning="300", critical="3600"
     ),
     "full": Measure(
         "queues that take no message: max_messages or max_bytes is reached",
-        lambda s: len(findings.full(s)),
         findings.full,
-        warning="0",
         listing=others.QUEUES.step(""),
     ),
     "unkept": Measure(
         "queues that are declared as express, and whose messages no process keeps",
-        lambda s: len(s.at.unkept),
         findings.unkept,
-        warning="0",
         listing=others.QUEUES.step(""),
     ),
     "absent": Measure(
         "durable subscriptions for which a message has waited for 5 minutes, and that nothing consumes",
-        lambda s: len(findings.absent(s)),
         findings.absent,
-        warning="0",
         listing=others.SUBSCRIPTIONS.step(""),
     ),
     "growing": Measure(
         "queues of 1,000 messages and more that get more than is consumed",
-        lambda s: len(findings.growing(s)),
         findings.growing,
-        warning="0",
         listing=others.QUEUES.step(""),
     ),
     "lost_leases": Measure(
         "messages that were given back three times in an hour, as a lease ended or its consumer died; else consumers",
-        lambda s: len(s.at.lost_leases),
         findings.lost_leases,
-        warning="0",
         listing=others.FAILURES.step("", "event:lease_ended"),
     ),
     "unconsumed": Measure(
         "age of the message that is next in a queue which programs consume",
-        lambda s: max((one.waited(s.now) / 1000 for one in s.at.consumed), default=0.0),
         findings.unconsumed,
+        lambda s: max((one.waited(s.now) / 1000 for one in s.at.consumed), default=0.0),
         unit="s",
         warning="3600",
     ),
     "requests": Measure(
         "destinations that have not taken a request of this side for 5 minutes",
-        lambda s: len(findings.requests(s)),
         findings.requests,
-        warning="0",
         listing=others.REQUESTS.step(""),
     ),
     "next_nodes": Measure(
         "next nodes of routes that are away for a minute, that no process sends to though something waits, or that "
         "have forgotten messages within 24 h",
-        lambda s: len(findings.next_nodes(s)),
         findings.next_nodes,
-        warning="0",
         listing=others.NODE.step(""),
     ),
-    "unplaced": Measure(
-        "1: what another node has handed over waits for its place for a minute",
-        lambda s: len(findings.unplaced(s)),
-        findings.unplaced,
-        warning="0",
-    ),
+    "unplaced": Measure("1: what another node has handed over waits for its place for a minute", findings.unplaced),
     "dead_instances": Measure(
-        "processes that died unnoticed", lambda s: s.at.dead_instances, store_findings.dead_instances, warning="0"
+        "processes that died unnoticed", store_findings.dead_instances, lambda s: s.at.dead_instances
     ),
     "strangers_turned_away": Measure(
         "1: a source that fits no partner was refused a sequence in 24 h, and none has a newer one",
-        lambda s: len(store_findings.strangers_turned_away(s)),
         store_findings.strangers_turned_away,
+        warning="",
     ),
     "retrying": Measure(
-        "sequences whose message is tried again",
-        lambda s: len(findings.retrying(s)),
-        findings.retrying,
-        listing=others.EXPLAIN.step("", "verdict:blocked"),
+        "sequences whose message is tried again", findings.retrying, warning="", listing=_judged("blocked")
     ),
     "held": Measure(
         "messages behind a gap",
-        lambda s: sum(one.held for one in s.at.waiting.values()),
         findings.gaps,
-        listing=others.EXPLAIN.step("", "verdict:waiting"),
+        lambda s: sum(one.held for one in s.at.waiting.values()),
+        warning="",
+        listing=_judged("waiting"),
     ),
     "ready": Measure(
         "messages that wait for the application",
-        lambda s: sum(one.ready for one in s.at.waiting.values()),
         findings.backlog,
-        listing=others.EXPLAIN.step("", "verdict:running"),
+        lambda s: sum(one.ready for one in s.at.waiting.values()),
+        warning="",
+        listing=_judged("running"),
     ),
 }
 """Worst first: the order of findings that are equally severe."""
@@ -354,7 +287,7 @@ def severities(
     """How bad each measure is; the thresholds given stand in place of the usual ones, ``None`` is none."""
     found = {}
     for name, measure in MEASURES.items():
-        value = float(measure.value(sight))
+        value = measure.value(sight)
         warns, alerts = bounds(name, warning or {}, critical or {})
         is_critical = alerts is not None and alerts.alarms(value)
         warned = warns is not None and warns.alarms(value)

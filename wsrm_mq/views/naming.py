@@ -237,66 +237,48 @@ def refuse_unknown(db: Database, query: Query, view: Table) -> None:
     reason is a text. A store that has taken nothing yet knows no queues, one in which nothing failed no exceptions. Of
     a store with more rows than are looked at no name of ``_SEEN`` is refused: ``unseen`` tells of it. What does not fit
     one of these finds no less for it."""
-    _refuse_unseen(db, query)
-    for term in query.terms:
-        if term.key not in _KNOWN or (term.key == "reason" and view is views.ledger_events):
-            continue
-        for count, name in enumerate(term.alternatives):
-            known = _KNOWN[term.key]
-            if _is_known(db, known, query, name.removesuffix(_DEAD) if term.key == "queue" else name):
-                continue
-            there = sorted({*known.others(db, query), *(row[0] for row in db.execute(known.stored))} - {""})
-            if not there and term.key == "queue":
-                continue
-            error = QueryError(f"{term.key}: {known.nothing} {_unknown(name, there)}.")
+    for term, count, there, is_whole in _lacking(db, query, view):
+        if is_whole:
+            error = QueryError(f"{_nothing_has(term, count, there)}.")
             raise error.pointing(query.text, *term.places[count]) if term.places else error
-
-
-def _refuse_unseen(db: Database, query: Query) -> None:
-    for term, count, names, is_whole in _unseen(db, query):
-        if not is_whole:
-            continue
-        error = QueryError(f"{_nothing_has(term, count, names)}.")
-        raise error.pointing(query.text, *term.places[count]) if term.places else error
 
 
 def unseen(db: Database, query: Query) -> list[str]:
     """Sentences that go with an empty answer, about names that the newest rows do not have, where there are more
     rows."""
     return [
-        f"{_nothing_has(term, count, names)}, as far as the newest {LOOKED_AT:,} rows say."
-        for term, count, names, is_whole in _unseen(db, query)
+        f"{_nothing_has(term, count, there)}, as far as the newest {LOOKED_AT:,} rows say."
+        for term, count, there, is_whole in _lacking(db, query, views.messages)
         if not is_whole
     ]
 
 
-def _nothing_has(term: Term, count: int, names: set[str]) -> str:
-    known = _SEEN[term.key]
-    there = sorted({known.short(name) for name in names})
-    return f"{term.key}: {known.nothing} {_unknown(term.alternatives[count], there)}"
-
-
-def _unseen(db: Database, query: Query) -> Iterator[tuple[Term, int, set[str], bool]]:
-    """Each name that was not seen: its word, its place there, the names that were seen, and whether these are all."""
-    looked: dict[str, tuple[set[str], bool]] = {}
+def _lacking(db: Database, query: Query, view: Table) -> Iterator[tuple[Term, int, list[str], bool]]:
+    """Each name that was not found: its word, its place there, the names that there are, and whether these are all."""
     for term in query.terms:
-        if term.key not in _SEEN or term.is_negated:
-            continue
-        known = _SEEN[term.key]
-        if term.key not in looked:
-            looked[term.key] = known.names(db)
-        names, has_more = looked[term.key]
-        for count, name in enumerate(term.alternatives):
-            if names and not known.has(names, name):
-                yield term, count, names, not has_more
+        if term.key in _KNOWN and (term.key != "reason" or view is not views.ledger_events):
+            known = _KNOWN[term.key]
+            for count, name in enumerate(term.alternatives):
+                if _is_known(db, known, query, name.removesuffix(_DEAD) if term.key == "queue" else name):
+                    continue
+                there = sorted({*known.others(db, query), *(row[0] for row in db.execute(known.stored))} - {""})
+                if there or term.key != "queue":
+                    yield term, count, there, True
+        elif term.key in _SEEN and not term.is_negated:
+            seen = _SEEN[term.key]
+            names, has_more = seen.names(db)
+            for count, name in enumerate(term.alternatives):
+                if names and not seen.has(names, name):
+                    yield term, count, sorted({*map(seen.short, names)}), not has_more
 
 
 def _is_known(db: Database, known: _Names, query: Query, name: str) -> bool:
     return name in known.others(db, query) or db.execute(known.stands, {"name": name}).fetchone() is not None
 
 
-def _unknown(name: str, there: list[str]) -> str:
-    near = meant(name, there[:COMPARED])
-    if near or not there:
-        return f"{name}{near}"
-    return f"{name}; there are {', '.join(there[:LISTED])}{', …' * (len(there) > LISTED)}"
+def _nothing_has(term: Term, count: int, there: list[str]) -> str:
+    """The sentence about a name that nothing has, with one that is near to it, or those that there are."""
+    name, nothing = term.alternatives[count], (_KNOWN.get(term.key) or _SEEN[term.key]).nothing
+    if (near := meant(name, there[:COMPARED])) or not there:
+        return f"{term.key}: {nothing} {name}{near}"
+    return f"{term.key}: {nothing} {name}; there are {', '.join(there[:LISTED])}{', …' * (len(there) > LISTED)}"

@@ -34,99 +34,46 @@ def _of_it(*words: str) -> Words:
     return lambda at: (f"seq:{at.view.identifier}", *words)
 
 
-def _nothing(_at: Situation) -> tuple[str, ...]:
-    return ()
-
-
-def _always(_at: Situation) -> bool:
-    return True
-
-
-def _without(_at: Situation) -> dict[str, Any]:
-    return {}
-
-
 class _Choice(NamedTuple):
     """A proposal about any sequence that it ``applies`` to."""
 
     command: Command
     effect: str
-    applies: Callable[[Situation], bool] = _always
+    applies: Callable[[Situation], bool] = lambda _at: True
     which: Words = _identifier
-    arguments: Arguments = _without
-
-
-# when it makes sense
+    arguments: Arguments = lambda _at: {}
 
 
 def _has_head(at: Situation) -> bool:
     return at.head is not None
 
 
-def _has_failed(at: Situation) -> bool:
-    return at.head is not None and at.head.failures > 0
-
-
-def _is_untried(at: Situation) -> bool:
-    return at.head is not None and not at.head.failures
-
-
-def _is_served(at: Situation) -> bool:
-    return not at.view.consumed
-
-
-def _goes_to_a_target(at: Situation) -> bool:
-    return at.view.queue.startswith(OUTGOING)
-
-
-def _is_deadly_and_stands(at: Situation) -> bool:
-    return at.is_deadly and not at.owner_lives
-
-
-def _is_deadly_and_runs_again(at: Situation) -> bool:
-    return at.is_deadly and at.is_run_again
-
-
-def _lacks_numbers(at: Situation) -> bool:
-    return bool(at.missing)
-
-
-def _has_lost(at: Situation) -> bool:
-    return bool(at.lost)
-
-
 def _holds(at: Situation) -> bool:
     return at.view.held > 0
-
-
-def _may_be_forced(at: Situation) -> bool:
-    return bool(at.missing) and _holds(at) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
-
-
-def _is_open(at: Situation) -> bool:
-    return at.view.state != "ended"
 
 
 def _has_letters(at: Situation) -> bool:
     return at.undelivered.letters > 0
 
 
-def _gave_up(at: Situation) -> bool:
-    return _has_letters(at) or at.view.discarding
-
-
-def _has_discarded(at: Situation) -> bool:
-    return at.undelivered.open.count() > at.undelivered.letters
+def _may_be_forced(at: Situation) -> bool:
+    return bool(at.missing) and _holds(at) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
 
 
 # what to do
 
-_RESUME: Final = _Choice(on_sequences.RESUME, "try it again, when its cause is repaired", _has_failed)
-_TRY: Final = _Choice(on_sequences.RESUME, "try it now, without waiting", _is_untried)
+_RESUME: Final = _Choice(
+    on_sequences.RESUME,
+    "try it again, when its cause is repaired",
+    lambda at: at.head is not None and at.head.failures > 0,
+)
+_TRY: Final = _RESUME._replace(
+    effect="try it now, without waiting", applies=lambda at: at.head is not None and not at.head.failures
+)
 _PLAN: Final = _Choice(
     others.PLAN,
     "the plan that it is of: `replay run` with its file tries it again",
-    _goes_to_a_target,
+    lambda at: at.view.queue.startswith(OUTGOING),
     lambda at: (str(at.view.plan),),
 )
 _REPLAYED: Final = _Choice(
@@ -142,24 +89,26 @@ _SKIP: Final = _Choice(
     _has_head,
     arguments=lambda at: {} if at.head is None else {"number": at.head.number},
 )
-_VERIFY: Final = _Choice(others.VERIFY, "check the store", lambda at: not _has_head(at), _nothing)
+_VERIFY: Final = _Choice(others.VERIFY, "check the store", lambda at: at.head is None, lambda _at: ())
 _AGAIN: Final = _Choice(others.EXPLAIN, "look again")
-_DOCTOR: Final = _Choice(others.DOCTOR, "what is wrong with processes, clock and store", which=_nothing)
+_DOCTOR: Final = _Choice(others.DOCTOR, "what is wrong with processes, clock and store", which=lambda _at: ())
 _QUEUE: Final = _Choice(
     others.QUEUE, "who consumes it, and its policy", lambda at: at.view.consumed, lambda at: (at.view.queue,)
 )
 _TO_PARTNER: Final = _Choice(
     others.EXPLAIN,
     "write what to send to the partner",
-    _lacks_numbers,
+    lambda at: bool(at.missing),
     arguments=lambda _at: {"for_partner": True},
 )
-_LOST_THERE: Final = _TO_PARTNER._replace(effect="write to the partner what never came", applies=_has_lost)
+_LOST_THERE: Final = _TO_PARTNER._replace(
+    effect="write to the partner what never came", applies=lambda at: bool(at.lost)
+)
 _LIVE: Final = _Choice(
     others.MESSAGES,
     "what waits",
     _holds,
-    _nothing,
+    lambda _at: (),
     lambda at: {"sequence": at.view.identifier, "outcome": "live"},
 )
 _FORCE: Final = _Choice(
@@ -175,18 +124,23 @@ _HOLD: Final = _Choice(on_sequences.HOLD, "keep what waits, beyond the end", _ho
 _END: Final = _Choice(
     on_sequences.TERMINATE,
     "end it, as its behavior says; its source is told by its next message",
-    _is_open,
+    lambda at: at.view.state != "ended",
     arguments=lambda _at: {"drain": True},
 )
 _DEADLY: Final = (
-    _SKIP._replace(applies=_is_deadly_and_stands),
-    _Choice(on_sequences.HOLD, "nothing of it runs until it is resumed", _is_deadly_and_runs_again),
+    _SKIP._replace(applies=lambda at: at.is_deadly and not at.owner_lives),
+    _Choice(on_sequences.HOLD, "nothing of it runs until it is resumed", lambda at: at.is_deadly and at.is_run_again),
     _SHOW._replace(applies=lambda at: at.is_deadly),
 )
 """Before anything else."""
 _UNDELIVERED: Final = (
-    _Choice(others.LETTERS, "its dead letters", _gave_up, _of_it()),
-    _Choice(others.MESSAGES, "what was not delivered, and why", _has_discarded, _of_it("outcome:discarded")),
+    _Choice(others.LETTERS, "its dead letters", lambda at: _has_letters(at) or at.view.discarding, _of_it()),
+    _Choice(
+        others.MESSAGES,
+        "what was not delivered, and why",
+        lambda at: at.undelivered.open.count() > at.undelivered.letters,
+        _of_it("outcome:discarded"),
+    ),
     _Choice(on_messages.REDRIVE, "deliver them again", _has_letters, _of_it("confirmed:no")),
     _Choice(on_messages.CONFIRM_LETTER, "they are dealt with, and alarm no more", _has_letters, _of_it("confirmed:no")),
     _LOST_THERE,
@@ -195,11 +149,11 @@ _UNDELIVERED: Final = (
 
 _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
     Cause.ON_HOLD: (_REPLAYED, _Choice(on_sequences.RESUME, "let it go on")),
-    Cause.TO_FETCH: (_LIVE._replace(applies=_always),),
+    Cause.TO_FETCH: (_LIVE._replace(applies=lambda _at: True),),
     Cause.BLOCKED: (_PLAN, _RESUME, _TRY, _SHOW, _SKIP, _VERIFY),
     Cause.RUNNING: (_SHOW._replace(effect="the message that runs"), _AGAIN),
     Cause.TAKEN_OVER: (_AGAIN, _QUEUE),
-    Cause.ORPHANED: (_DOCTOR._replace(applies=_is_served), _QUEUE),
+    Cause.ORPHANED: (_DOCTOR._replace(applies=lambda at: not at.view.consumed), _QUEUE),
     Cause.UNSERVED: (
         _DOCTOR,
         _Choice(
@@ -221,7 +175,7 @@ _CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
         _Choice(
             others.MESSAGES,
             "which messages",
-            which=_nothing,
+            which=lambda _at: (),
             arguments=lambda at: {"sequence": at.view.identifier, "reason": ANSWERED_WITH_FAULT},
         ),
         _Choice(
