@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.conftest import Service
 from tests.support.orders_server import within
-from wsrm_mq.cli.output import inert
+from wsrm_mq.events.inert import inert
 from wsrm_mq.queue.arrival import Body
 
 WHY = ("--reason", "the disk is back")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -46,21 +47,30 @@ COMMANDS: Final = {
 """Name -> module with a command of that name, and its one line of help. Help needs none of the modules."""
 
 
-class Program(click.Group):
-    """Imports a command when it is wanted, and turns every error into a sentence and a status."""
+class Lazy(click.Group):
+    """Imports a command when it is wanted. ``found``: name -> module with a command of that name, and its line of
+    help."""
+
+    def __init__(self, *args: Any, found: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._found = found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._found)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name not in self._found:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[name][0]), name.replace("-", "_"))
+        command: click.Command = getattr(import_module(self._found[name][0]), name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_module, text) in self._found.items()])
+
+
+class Program(Lazy):
+    """Turns every error into a sentence and a status."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -85,7 +95,7 @@ def _show_traceback(error: BaseException) -> None:
     say("".join(format_exception(error)), keep="\n")
 
 
-@click.group("wsrm-mq", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("wsrm-mq", cls=Program, found=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error too.")
 @click.version_option(package_name="wsrm-mq", message="wsrm-mq %(version)s")
 def program(debug: bool) -> None:

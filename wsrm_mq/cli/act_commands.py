@@ -17,8 +17,8 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, carry_out, will
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, is_terminal, result, say
-from wsrm_mq.cli.place import POSITION, Place, in_store, looking
+from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, result, say
+from wsrm_mq.cli.place import POSITION, Place, in_store, looking, shorter_names
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.views.words import counted
 
@@ -45,17 +45,16 @@ def add_acts(group: click.Group) -> None:
 def _on_sequences(act: Act) -> click.Command:
     def command(place: Place, care: Care, words: tuple[str, ...], **given: Any) -> None:
         from wsrm_mq.replay import which_sequences
-        from wsrm_mq.views.naming import shortened
 
         def choose(db: Database) -> tuple[list[str], str]:
             chosen = which_sequences(db, " ".join(words))
-            shorter = shortened(db, chosen[:NAMED]) if is_terminal() else {}
+            shorter = shorter_names(db, chosen[:NAMED])
             return chosen, ", ".join(shorter.get(name, name) for name in chosen[:NAMED])
 
         _run(act, place, care, choose, given)
 
     metavar, count = ("SEQUENCE", 1) if act.is_for_one else ("SEQUENCE...", -1)
-    complete = completing.sequences if act.is_for_one else completing.query
+    complete = completing.values("seq") if act.is_for_one else completing.query
     which = click.argument(
         "words", nargs=count, required=True, metavar=metavar, shell_complete=complete, callback=_as_words
     )

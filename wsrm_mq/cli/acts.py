@@ -8,13 +8,16 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
-from wsrm_mq.cli.output import say
-from wsrm_mq.cli.place import Place
+from wsrm_mq.cli.output import as_json, say
+from wsrm_mq.cli.place import Place, looking
 from wsrm_mq.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
 
 C = TypeVar("C", bound=Callable[..., None])
 R = TypeVar("R")
@@ -101,9 +104,31 @@ def carry_out(
     return do(False)
 
 
+def committed(place: Place, care: Care, verb: Callable[[Transaction], R], says: Callable[[R], str]) -> R:
+    """Have a verb done in a transaction of its own, or only rehearsed, and answer its result. ``says``: the result →
+    what the verb does, in words that go on from "This will"."""
+    with looking(place):  # one that is no store, or an older one, is told as every command tells it
+        pass
+
+    def tell(result: R | None) -> None:
+        will(says(cast("R", result)), care.dry_run)
+
+    return carry_out(place, care, lambda is_dry: place.run(verb, dry_run=is_dry), tell)
+
+
 def will(text: str, dry_run: bool) -> None:
     """Say what an act does, before it is asked whether to do it, or in a dry run."""
     say(f"This would {text}. Nothing was changed." if dry_run else f"This will {text}.")
+
+
+def changed(is_json: bool, dry_run: bool, would: str, did: str, **answer: Any) -> None:
+    """Tell of an act that is done without a question: what it would do, or did, and its ``answer`` as JSON."""
+    if dry_run:
+        will(would, dry_run)
+    else:
+        say(did)
+    if is_json:
+        as_json(**answer, dry_run=dry_run)
 
 
 def ask(text: str, yes: bool) -> None:

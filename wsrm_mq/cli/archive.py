@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from wsrm_mq.cli.acts import Care, acting, actor_option, ask, login, reason_given, signed
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, say, table, when
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, listing, rows_of, say, when
 from wsrm_mq.cli.place import (
     Place,
     directory_argument,
@@ -45,14 +45,9 @@ def list_(place: Place) -> None:
 
     with looking(place) as db:
         found = archives(db)
-    if place.is_json:
-        as_json(archives=[one._asdict() for one in found])
-        return
-    columns = (key("archive"), "manifest", when("read"), when("confirmed"), "by", "positions", Column("place", None))
-    table(
-        columns,
-        [(o.archive, o.number, o.read_at, o.confirmed_at, o.actor, o.positions, o.place) for o in found],
-    )
+    columns = (key("archive"), Column("manifest", of="number"), when("read", "read_at"))
+    more = (when("confirmed", "confirmed_at"), Column("by", of="actor"), "positions", Column("place", None))
+    listing(place.is_json, "archives", found, (*columns, *more))
 
 
 @archive.command()
@@ -79,8 +74,8 @@ def show(is_json: bool, directory: Path) -> None:
             ("not compared", f"{len(known.unverified)} of {len(known.segments)} files"),
         ]
     )
-    columns = ("manifest", "act", when("at"), "by", "rows", Column("reason"))
-    table(columns, [(o.number, o.act, o.at, o.actor, sum(o.rows.values()), o.reason) for o in known.records])
+    columns = (Column("manifest", of="number"), "act", when("at"), Column("by", of="actor"))
+    rows_of((*columns, Column("rows", of=lambda one: sum(one.rows.values())), "reason"), known.records)
 
 
 @archive.command()
@@ -122,7 +117,7 @@ def verify(
         told = {"differences": found, "confirmed": is_confirmed, "not_read": skipped}
         as_json(archive=known.archive, manifest=known.number, **told)
     elif wrong:
-        table(("difference", "table", Column("of", None)), [(o.kind, o.table, o.what) for o in wrong[:SHOWN]])
+        rows_of((Column("difference", of="kind"), "table", Column("of", None, of="what")), wrong[:SHOWN])
     if wrong:
         differs = counted(len(wrong), "difference", "differences")
         say(f"{directory}: {differs} from {place.path}. Nothing was confirmed.")
@@ -212,12 +207,11 @@ def confirm(place: Place, manifest: Path, actor: str | None) -> None:
     """
     from wsrm_mq.archive.batches import held_by
     from wsrm_mq.queue import archiving
-    from wsrm_mq.store.outside import run_once
 
     with looking(place):
         pass
     held = held_by(manifest)
-    run_once(place.path, lambda tx: archiving.confirm(tx, held, actor=actor or login()))
+    place.run(lambda tx: archiving.confirm(tx, held, actor=actor or login()))
     if place.is_json:
         as_json(archive=held.archive, manifest=held.number, place=held.place)
     say(f"{place.path}: what manifest {held.number} of {held.place} holds may be deleted when its retain is over.")
@@ -237,14 +231,13 @@ def withdraw(place: Place, named: str, actor: str | None, reason: str | None) ->
     """
     from wsrm_mq.export.manifest import on_this_machine
     from wsrm_mq.queue import archiving
-    from wsrm_mq.store.outside import run_once
     from wsrm_mq.views.contents import find_archive
 
     named = on_this_machine(named)
     why = reason_given(reason)
     with looking(place) as db:
         found = find_archive(db, named)
-    run_once(place.path, lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
+    place.run(lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
     if place.is_json:
         as_json(archive=found.archive)
     say(f"{place.path}: archive {found.archive} does not count any more.")

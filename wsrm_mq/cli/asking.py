@@ -37,5 +37,5 @@ def _text(_context: click.Context, _parameter: click.Parameter, words: tuple[str
 
 
 def term_option(name: str, key: str, metavar: str, text: str) -> Callable[[C], C]:
-    """An option that means the same as ``key`` in a query."""
-    return click.option(name, metavar=metavar, help=text, shell_complete=completing.values(key))
+    """An option that means the same as ``key`` in a query; the command is called with that."""
+    return click.option(name, key, metavar=metavar, help=text, shell_complete=completing.values(key))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.output import Column, as_json, known, say, table, when, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, one_look
+from wsrm_mq.cli.output import Column, known, listing, rows_of, when, write
+from wsrm_mq.cli.place import POSITION, Place, in_store, limit_option, one_look, shorter_names
 from wsrm_mq.views.words import first_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def audit() -> None:
 @click.option("--actor", metavar="NAME", help="Only what this operator did.")
 @click.option("--since", metavar="TIME", help="Only what was done since then: 2026-11-01T10:00 (UTC), or 2h ago.")
 @click.option("--before", metavar="KEY", type=POSITION, help="Only what was done before the act with this key.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@limit_option
 @query_argument
 def list_(place: Place, query: str, actor: str | None, since: str | None, before: int | None, limit: int) -> None:
     """List the acts of operators, the newest last.
@@ -41,36 +41,25 @@ def list_(place: Place, query: str, actor: str | None, since: str | None, before
              wsrm-mq audit list --actor ada --since 1d
              wsrm-mq audit list -event:unrouted
     """
-    from wsrm_mq.views.naming import shortened
     from wsrm_mq.views.reading import acts
 
     asked = place.query(query).having(actor=actor, since=since)
     with one_look(place) as db:
         found = acts(db, asked, before=before, limit=limit)
-        shorter = shortened(db, (one.sequence for one in found))
-    is_full = len(found) == limit
-    if place.is_json:
-        as_json(acts=[one._asdict() for one in found], next=found[0].key if is_full else None)
-        return
-    table(
-        (
-            *(when("at"), Column("actor"), Column("event", 16), known("sequence", shorter), "number"),
-            *(Column("position", None, rank=1), Column("queue", rank=2), Column("reason", 16)),
-        ),
-        [
-            (
-                *(one.at, one.actor, one.event, one.sequence, one.number, one.position, one.queue),
-                one.reason and first_line(one.reason, REASON),
-            )
-            for one in found
-        ],
+        shorter = shorter_names(db, (one.sequence for one in found))
+    columns = (
+        *(when("at"), "actor", Column("event", 16), known("sequence", shorter), "number"),
+        *(Column("position", None, rank=1), Column("queue", rank=2), _reason(16, REASON)),
     )
-    if is_full:
-        say(f"There may be more: --before {found[0].key}")
+    listing(place.is_json, "acts", found, columns, limit=limit, option="--before", of="key")
 
 
 EXCERPT = 100
 """The longest reason, which may be a traceback, that fits a line below something else."""
+
+
+def _reason(least: int, most: int) -> Column:
+    return Column("reason", least, whole=lambda reason: first_line(reason, most))
 
 
 def show_ledger(events: Sequence[LedgerView]) -> None:
@@ -78,13 +67,5 @@ def show_ledger(events: Sequence[LedgerView]) -> None:
     if not events:
         return
     write("")
-    table(
-        (
-            *(when("at"), Column("event", 16), "number", Column("attempt", rank=1), Column("reason", 20)),
-            *(Column("actor", rank=0), Column("instance", rank=2)),
-        ),
-        [
-            (e.at, e.event, e.number, e.attempt, e.reason and first_line(e.reason, EXCERPT), e.actor, e.instance)
-            for e in events
-        ],
-    )
+    columns = (when("at"), Column("event", 16), "number", Column("attempt", rank=1), _reason(20, EXCERPT))
+    rows_of((*columns, "actor", Column("instance", rank=2)), events)

@@ -6,7 +6,6 @@ offer, and of what it has a few names are read by an index.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -20,20 +19,6 @@ if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Database
 
-__all__ = [
-    "completion",
-    "connections",
-    "nodes",
-    "plans",
-    "positions",
-    "query",
-    "routes",
-    "sequences",
-    "subscriptions",
-    "tokens",
-    "values",
-]
-
 MOST: Final = 50
 """The most names that are offered."""
 
@@ -43,47 +28,9 @@ LOOKED_AT: Final = 1_000
 _SCHEME: Final = "urn:uuid:"
 
 
-def sequences(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
-    return _offered(context, "seq", begun)
-
-
-def plans(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Ids of plans, the newest first."""
-    return _offered(context, _PLAN, begun)
-
-
-def connections(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    return _offered(context, "connection", begun)
-
-
-def subscriptions(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of durable subscriptions."""
-    return _offered(context, _SUBSCRIPTION, begun)
-
-
-def tokens(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of tokens."""
-    return _offered(context, _TOKEN, begun)
-
-
-def routes(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Patterns of routes."""
-    return _offered(context, _ROUTE, begun)
-
-
-def nodes(context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of other nodes."""
-    return _offered(context, _NODE, begun)
-
-
-def positions(outcome: str | None = None) -> Any:
-    """The completion of a position: that of any message, or of one with this outcome."""
-    return lambda context, _parameter, begun: _offered(context, f"{_POSITION}{outcome or ''}", begun)
-
-
 def values(key: str) -> Any:
-    """The completion of an option that means the same as this key of a query."""
+    """The completion of what this key of a query means, or of other names that the store or the configuration has: of
+    ``a plan``, ``a node`` and so on."""
     return lambda context, _parameter, begun: _offered(context, key, begun)
 
 
@@ -119,7 +66,7 @@ def _names(context: click.Context, key: str, begun: str) -> Iterator[str]:
         yield from _beginning(KEYS[key].words, begun)
     elif key == "partner":
         yield from _beginning(_settings(context).partners, begun)
-    elif key == _NODE:
+    elif key == "a node":
         yield from _beginning(_settings(context).nodes, begun)
     elif key in _STORED:
         from wsrm_mq.store.driver import connect_looker
@@ -134,14 +81,13 @@ def _beginning(words: Iterable[str], begun: str) -> Iterator[str]:
 
 
 def _settings(context: click.Context) -> Settings:
-    from wsrm_mq.config import find_file, load
+    from wsrm_mq.cli.place import configured
 
-    store = context.params.get("store")
-    overrides = {} if store is None else {"store": store}
-    return load(context.params.get("config") or find_file(os.environ), os.environ, **overrides)
+    return configured(context.params.get("config"), context.params.get("store"))
 
 
 def _sequences(db: Database, begun: str) -> Iterator[str]:
+    """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
     from wsrm_mq.views.naming import names
 
     part = begun.removeprefix(_SCHEME)
@@ -193,22 +139,16 @@ def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
     return _beginning((str(one.position) for one in found), begun)
 
 
-_PLAN: Final = "a plan"
-_SUBSCRIPTION: Final = "a subscription"
-_TOKEN: Final = "a token"
-_ROUTE: Final = "a route"
-_NODE: Final = "a node"
-_POSITION: Final = "a position "
 _STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
     "seq": _sequences,
     "queue": _queues,
     "connection": _connections,
-    _PLAN: _plans,
-    _SUBSCRIPTION: _subscriptions,
-    _TOKEN: _tokens,
-    _ROUTE: _routes,
-    _POSITION: partial(_positions, None),
-    f"{_POSITION}dead": partial(_positions, "dead"),
+    "a plan": _plans,
+    "a subscription": _subscriptions,
+    "a token": _tokens,
+    "a route": _routes,
+    "a position": partial(_positions, None),
+    "a dead letter": partial(_positions, "dead"),
 }
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, known, say, table, when, word, write
-from wsrm_mq.cli.place import BEHIND, Place, in_store, one_look
-from wsrm_mq.views.words import moment
+from wsrm_mq.cli.output import Column, end_of, facts, key, known, listing, say, when, word, write
+from wsrm_mq.cli.place import Place, in_store, limit_option, one_look, paged, shorter_names
 
 
 @click.group()
@@ -17,7 +16,7 @@ def connection() -> None:
 
 @connection.command("list")
 @in_store
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@limit_option
 def list_(place: Place, limit: int) -> None:
     """List connections, those that sent something last first.
 
@@ -28,25 +27,17 @@ def list_(place: Place, limit: int) -> None:
 
     with one_look(place) as db:
         found = connections(db, limit=limit)
-    if place.is_json:
-        as_json(connections=[one._asdict() for one in found])
-        return
-    table(
-        (
-            *(Column("name", 20), Column("peer", rank=1), "principal", "messages", "unsettled"),
-            *(when("first seen", rank=2), when("last seen")),
-        ),
-        [(*one[:5], one.first_seen, one.last_seen) for one in found],
-    )
-    if len(found) == limit:
+    columns = (Column("name", 20), Column("peer", rank=1), "principal", "messages", "unsettled")
+    seen = (when("first seen", "first_seen", rank=2), when("last seen", "last_seen"))
+    listing(place.is_json, "connections", found, (*columns, *seen))
+    if len(found) == limit and not place.is_json:
         say(f"There may be more: --limit {limit * 2}")
 
 
 @connection.command()
 @in_store
-@click.argument("name", shell_complete=completing.connections)
-@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.argument("name", shell_complete=completing.values("connection"))
+@paged
 def show(place: Place, name: str, after: int, limit: int) -> None:
     """Show a connection and its messages in the order of receipt.
 
@@ -54,43 +45,17 @@ def show(place: Place, name: str, after: int, limit: int) -> None:
     Example: wsrm-mq connection show 192.0.2.7:50312
     """
     from wsrm_mq.views import connections, reading
-    from wsrm_mq.views.naming import shortened
     from wsrm_mq.views.query import parse
 
     with one_look(place) as db:
         found = connections.connection(db, connections.find_connection(db, name))
         messages = list(reading.messages(db, parse("", connection=found.name), after=after, limit=limit))
-        shorter = shortened(db, (one.sequence for one in messages))
-    is_full = len(messages) == limit
-    if place.is_json:
-        as_json(
-            connection=found._asdict(),
-            messages=[one._asdict() for one in messages],
-            next=messages[-1].position if is_full else None,
-        )
-        return
-    times = {"first_seen", "last_seen"}
-    fields((key, moment(value) if key in times else value) for key, value in found._asdict().items())
-    write("")
-    table(
-        (
-            *(key("position"), Column("queue", rank=1), known("sequence", shorter), "number", end_of("action")),
-            *(word("state"), "reason", when("received"), Column("bytes", rank=2)),
-        ),
-        [
-            (
-                one.position,
-                one.queue,
-                one.sequence,
-                one.number,
-                one.action,
-                one.state,
-                one.reason,
-                one.received_at,
-                one.body_size,
-            )
-            for one in messages
-        ],
+        shorter = shorter_names(db, (one.sequence for one in messages))
+    if not place.is_json:
+        facts(found._asdict())
+        write("")
+    columns = (
+        *(key("position"), Column("queue", rank=1), known("sequence", shorter), "number", end_of("action")),
+        *(word("state"), "reason", when("received", "received_at"), Column("bytes", of="body_size", rank=2)),
     )
-    if is_full:
-        say(f"There may be more: --after {messages[-1].position}")
+    listing(place.is_json, "messages", messages, columns, limit=limit, connection=found._asdict())

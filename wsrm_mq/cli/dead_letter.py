@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
-from wsrm_mq.cli.acts import Care, acting, carry_out, will
+from wsrm_mq.cli.acts import Care, acting, committed
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.audit import show_ledger
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import as_json, end_of, fields, key, known, result, say, table, when, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look
+from wsrm_mq.cli.output import as_json, end_of, facts, key, known, listing, result, when, write
+from wsrm_mq.cli.place import POSITION, Place, in_store, looking, one_look, paged, shorter_names
+from wsrm_mq.cli.queue_common import given
 from wsrm_mq.cli.queue_messages import message_options
-from wsrm_mq.views.words import moment
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
 
 
 @click.group("dead-letter")
@@ -25,8 +28,7 @@ def dead_letter() -> None:
 
 @dead_letter.command("list", cls=Asking)
 @in_store
-@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@paged
 @query_argument
 def list_(place: Place, query: str, after: int, limit: int) -> None:
     """List dead letters in the order of receipt. Those that alarm are not confirmed.
@@ -37,35 +39,20 @@ def list_(place: Place, query: str, after: int, limit: int) -> None:
     Example: wsrm-mq dead-letter list confirmed:no
     """
     from wsrm_mq.views.dead_letters import letters
-    from wsrm_mq.views.naming import shortened
 
     with one_look(place) as db:
         found = letters(db, place.query(query), after=after, limit=limit)
-        shorter = shortened(db, (one.sequence for one in found))
-    is_full = len(found) == limit
-    if place.is_json:
-        as_json(dead_letters=[one._asdict() for one in found], next=found[-1].position if is_full else None)
-        return
-    table(
-        (
-            *(key("position"), known("sequence", shorter), "number", end_of("action"), "reason"),
-            *(when("died"), when("confirmed", rank=1), end_of("queue", rank=2)),
-        ),
-        [
-            (
-                *(one.position, one.sequence, one.number, one.action, one.reason),
-                *(one.died_at, one.confirmed_at, one.queue),
-            )
-            for one in found
-        ],
+        shorter = shorter_names(db, (one.sequence for one in found))
+    columns = (
+        *(key("position"), known("sequence", shorter), "number", end_of("action"), "reason"),
+        *(when("died", "died_at"), when("confirmed", "confirmed_at", rank=1), end_of("queue", rank=2)),
     )
-    if is_full:
-        say(f"There may be more: --after {found[-1].position}")
+    listing(place.is_json, "dead_letters", found, columns, limit=limit)
 
 
 @dead_letter.command()
 @in_store
-@click.argument("position", type=POSITION, shell_complete=completing.positions("dead"))
+@click.argument("position", type=POSITION, shell_complete=completing.values("a dead letter"))
 def show(place: Place, position: int) -> None:
     """Show a dead letter, and what can be done with it.
 
@@ -91,9 +78,7 @@ def show(place: Place, position: int) -> None:
         next_steps = [step._asdict() for step in place.offered(steps)]
         as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
         return
-    times = {name: moment(at) for name, at in found._asdict().items() if name.endswith("_at") and at is not None}
-    lines = {"last_error": (found.last_error or "").rstrip("\n").split("\n")}
-    fields({**found._asdict(), **times, **lines}.items())
+    facts(found._asdict())
     show_ledger(events)
     write("")
     show_steps(place, steps, {})
@@ -102,7 +87,7 @@ def show(place: Place, position: int) -> None:
 @dead_letter.command()
 @in_store
 @acting
-@click.argument("position", type=POSITION, shell_complete=completing.positions("dead"))
+@click.argument("position", type=POSITION, shell_complete=completing.values("a dead letter"))
 @click.argument("file", type=click.File("rb"), required=False)
 @click.option("--to", metavar="QUEUE", help="Into this queue, in place of the one that it came from.")
 @message_options
@@ -120,7 +105,6 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
     from wsrm_mq.node.queues import looked_at
     from wsrm_mq.queue import browsing, dead_letters, declaring
     from wsrm_mq.store.clock import wall_clock
-    from wsrm_mq.store.outside import run_once
     from wsrm_mq.views.dead_letters import letter
 
     why, now = care.why(), wall_clock()
@@ -128,19 +112,13 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
         letters = declaring.read(db, declaring.letters_named(letter(db, position).queue))
         found = browsing.get(db, letters, now, position)
     assert found is not None  # it is shown, whatever its state
-    given = {name: value for name, value in options.items() if value not in (None, {})}
     body = None if file is None else file.read()
-    one = edited(looked_at(letters, found), body, given, now=now, client=why["actor"])
+    one = edited(looked_at(letters, found), body, given(options), now=now, client=why["actor"])
 
-    def act(is_dry: bool) -> int:
-        return run_once(
-            place.path, lambda tx: dead_letters.edit_and_redrive(tx, position, one, to=to, **why), dry_run=is_dry
-        )
+    def verb(tx: Transaction) -> int:
+        return dead_letters.edit_and_redrive(tx, position, one, to=to, **why)
 
-    def tell(_added: int | None) -> None:
-        will(f"deliver the dead letter at position {position} again, edited", care.dry_run)
-
-    added = carry_out(place, care, act, tell)
+    added = committed(place, care, verb, lambda _: f"deliver the dead letter at position {position} again, edited")
     result(place.is_json, {"edited": position, "position": added, "dry_run": care.dry_run})
 
 

@@ -16,18 +16,9 @@ from wsrm_mq.cli.output import SCHEMA_VERSION, Exit, Stopped
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.hints import store_flag
 
-_CHANCE = click.FloatRange(0, 0.9)
-
 
 @click.command("demo")
 @click.option("--messages", type=click.IntRange(1, 5_000), default=200, show_default=True, help="How many to send.")
-@click.option(
-    "--connections", type=click.IntRange(1, 32), default=4, show_default=True, help="Over how many connections."
-)
-@click.option("--loss", type=_CHANCE, default=0.15, show_default=True, help="Share of transmissions that get lost.")
-@click.option(
-    "--duplicates", type=_CHANCE, default=0.15, show_default=True, help="Share of transmissions that come twice."
-)
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other losses.")
 @click.option("--json", "is_json", is_flag=True, help="End with one line of JSON; all else goes to standard error.")
 @click.option(
@@ -36,9 +27,7 @@ _CHANCE = click.FloatRange(0, 0.9)
     metavar="DIR",
     help="Leave both databases there: service.db of the service, store.db of wsrm_mq.",
 )
-def demo(
-    messages: int, connections: int, loss: float, duplicates: float, seed: int, is_json: bool, keep: Path | None
-) -> None:
+def demo(messages: int, seed: int, is_json: bool, keep: Path | None) -> None:
     """See it work: a Spyne service, a partner, a bad line.
 
     A partner sends messages in one sequence over several connections; some get lost, some come twice, none in order.
@@ -53,15 +42,13 @@ def demo(
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
     from rich.console import Console
 
-    from wsrm_mq.demo.run import Setup, run
+    from wsrm_mq.demo.run import run
     from wsrm_mq.demo.screen import LiveScreen, PlainScreen, summary
-    from wsrm_mq.testing import Line
 
     console = Console(stderr=is_json)
-    setup = Setup(messages, connections, Line(loss, duplicates, seed=seed))
     is_live = console.is_terminal and not is_json
     with _directory(keep) as directory, LiveScreen(console, messages) if is_live else PlainScreen(console) as screen:
-        result = run(setup, directory, screen)
+        result = run(messages, seed, directory, screen)
     console.print(summary(result))
     if keep is not None:
         console.print(f"See for yourself: wsrm-mq sequence list{store_flag(keep / 'store.db')}", soft_wrap=True)

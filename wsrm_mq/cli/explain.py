@@ -9,8 +9,8 @@ import click
 
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.asking import Asking
-from wsrm_mq.cli.output import as_json, is_terminal, prose, say, write
-from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
+from wsrm_mq.cli.output import as_json, prose, say, write
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, shorter_names
 from wsrm_mq.views.words import counted, moment
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ def _explain_one(place: Place, db: Database, name: str, *, for_partner: bool) ->
 
     view = sequence(db, name)
     found = judge(db, view, now_ms())
-    shorter, replies, sent = on_terminal(db, view), outgoing(db, view.identifier), sent_about(db, view.key)
+    shorter, replies, sent = (
+        shorter_names(db, [view.identifier]),
+        outgoing(db, view.identifier),
+        sent_about(db, view.key),
+    )
     why, source = explanation(found), source_of(place, view)
     offered = place.offered(why.steps)
     if for_partner:
@@ -104,7 +108,6 @@ def _explain_one(place: Place, db: Database, name: str, *, for_partner: bool) ->
 
 
 def _explain_many(place: Place, db: Database, query: Query) -> None:
-    from wsrm_mq.views.naming import shortened
     from wsrm_mq.views.sentences import LOOKED_AT, together
 
     groups = together(db, query)
@@ -112,7 +115,7 @@ def _explain_many(place: Place, db: Database, query: Query) -> None:
     if place.is_json:
         as_json(verdicts=[_group_document(place, one) for one in groups], all_looked_at=is_whole)
         return
-    shorter = shortened(db, (name for one in groups for name in one.examples)) if is_terminal() else {}
+    shorter = shorter_names(db, (name for one in groups for name in one.examples))
     for one in groups:
         named = ", ".join(shorter.get(name, name) for name in one.examples)
         act = ", …" if one.sequences > len(one.examples) else ""
@@ -173,13 +176,6 @@ def told_source(source: dict[str, Any]) -> str:
         names[0] = f"{source['partner']} ({source['description']})"
     told = ", ".join(name for name in names if name) or "not known"
     return f"{told}; contact: {source['contact']}" if source["contact"] else told
-
-
-def on_terminal(db: Database, view: SequenceView) -> dict[str, str]:
-    """A shorter name for its identifier, where people read; none in a pipe."""
-    from wsrm_mq.views.naming import shortened
-
-    return shortened(db, [view.identifier]) if is_terminal() else {}
 
 
 def show_verdict(place: Place, found: Verdict, shorter: Mapping[str, str]) -> None:

@@ -11,9 +11,8 @@ import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import Column, as_json, fields, key, known, say, table, when, word, write
-from wsrm_mq.cli.place import Place, in_store, one_look, tell_unseen
-from wsrm_mq.views.words import moment
+from wsrm_mq.cli.output import Column, as_json, facts, key, known, listing, rows_of, say, when, word, write
+from wsrm_mq.cli.place import Place, in_store, one_look, shorter_names, tell_unseen
 
 if TYPE_CHECKING:
     from wsrm_mq.views.failures import Attempt, Failure
@@ -52,26 +51,17 @@ def list_(place: Place, query: str, limit: int) -> None:
         if not found.groups:
             tell_unseen(db, asked)
     groups = found.groups[:limit]
-    if place.is_json:
-        as_json(failures=[one._asdict() for one in groups], all_looked_at=found.is_whole)
-        return
-    table(
-        (
-            *(known("key", _short_keys(groups)), Column("times", None, rank=1), when("last"), Column("now", 5)),
-            Column("fault", 10),
-            Column("exception", 9, short=_last_part),
-            *(Column("operation", 9, short=_last_part), Column("place", PLACE, keeps_end=True, short=shown_place)),
-            *(Column("messages", rank=1), Column("partners", rank=2), when("first", rank=3), word("event", rank=3)),
-        ),
-        [
-            (
-                *(one.key, one.times, one.last_at, _became(one), one.fault or one.event, one.exception),
-                *(one.operation or _refused(one), one.place, one.messages, " ".join(one.partners), one.first_at),
-                one.event,
-            )
-            for one in groups
-        ],
+    columns = (
+        *(known("key", _short_keys(groups)), Column("times", None, rank=1), when("last", "last_at")),
+        *(Column("now", 5, of=_became), Column("fault", 10, of=lambda one: one.fault or one.event)),
+        Column("exception", 9, short=_last_part),
+        Column("operation", 9, short=_last_part, of=lambda one: one.operation or _refused(one)),
+        *(Column("place", PLACE, keeps_end=True, short=shown_place), Column("messages", rank=1)),
+        *(Column("partners", rank=2, whole=" ".join), when("first", "first_at", rank=3), word("event", rank=3)),
     )
+    listing(place.is_json, "failures", groups, columns, all_looked_at=found.is_whole)
+    if place.is_json:
+        return
     if len(found.groups) > limit:
         say(f"There are {len(found.groups)}: --limit {len(found.groups)}")
     if not found.is_whole:
@@ -93,14 +83,13 @@ def show(place: Place, words: tuple[str, ...]) -> None:
               wsrm-mq failure show queue:/orders since:2h
     """
     from wsrm_mq.views.failures import LOOKED_AT, attempts, failure_steps, find_failures
-    from wsrm_mq.views.naming import shortened
 
     text = " ".join(words)
     query = text if ":" in text else ""
     with one_look(place) as db:
         found, *others = find_failures(db, text)
         newest = attempts(db, of=found, query=query) if found.messages else []
-        shorter = shortened(db, (one.sequence for one in newest))
+        shorter = shorter_names(db, (one.sequence for one in newest))
     steps = failure_steps(found, query)
     if place.is_json:
         as_json(
@@ -109,15 +98,12 @@ def show(place: Place, words: tuple[str, ...]) -> None:
             next_steps=[step._asdict() for step in place.offered(steps)],
         )
         return
-    times = {name: moment(at) for name in ("first_at", "last_at") if (at := getattr(found, name)) is not None}
-    facts = {name: value for name, value in found._asdict().items() if value not in (None, ())}
-    fields({**facts, "queues": [*found.queues], "partners": [*found.partners], **times}.items())
+    lists = {"queues": [*found.queues], "partners": [*found.partners]}
+    facts({name: value for name, value in {**found._asdict(), **lists}.items() if value is not None})
     if newest:
         write("")
-        table(
-            (key("position"), known("sequence", shorter), "number", when("at"), word("event"), "attempt", "instance"),
-            [(one.position, one.sequence, one.number, one.at, one.event, one.attempt, one.instance) for one in newest],
-        )
+        columns = (key("position"), known("sequence", shorter), "number", when("at"), word("event"))
+        rows_of((*columns, "attempt", "instance"), newest)
         write("")
         attempt_lines(newest[0])
     write("")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from wsrm_mq.cli.acts import ask, will
-from wsrm_mq.cli.output import as_json, result, say
+from wsrm_mq.cli.output import as_json, result
 from wsrm_mq.cli.place import POSITION
 from wsrm_mq.cli.queue import in_short, tell_peeked, tell_policy, tell_queues, tell_stats
-from wsrm_mq.cli.queue_common import give, give_taken
+from wsrm_mq.cli.queue_acts import tell_bound, tell_declared, tell_unbound
+from wsrm_mq.cli.queue_common import give, give_taken, given
 from wsrm_mq.cli.topic import tell_published
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.client.node import RemoteNode
@@ -91,16 +91,12 @@ def _facts(one: Message) -> dict[str, Any]:
 
 
 def put(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, **options: Any) -> None:
-    position = node.put(name, file.read(), timeout=0, **_given(options))
+    position = node.put(name, file.read(), timeout=0, **given(options))
     result(is_json, {"queue": name, "position": position, "dry_run": False})
 
 
 def publish(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, mandatory: bool, **options: Any) -> None:
-    tell_published(is_json, name, node.publish(name, file.read(), mandatory=mandatory, **_given(options)))
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {option: value for option, value in options.items() if value not in (None, {})}
+    tell_published(is_json, name, node.publish(name, file.read(), mandatory=mandatory, **given(options)))
 
 
 def get(
@@ -119,26 +115,19 @@ def declare(node: RemoteNode, is_json: bool, name: str, options: dict[str, Any])
 
     names = node.keys()
     is_new = name not in names
-    policy = node.declare(name, **options)
-    say(f"{name} is {'made' if is_new else 'declared'}.")
-    if is_json:
-        as_json(queue=name, made=is_new, policy=as_values(policy), dry_run=False)
+    tell_declared(is_json, name, is_new, as_values(node.declare(name, **options)))
 
 
 def bind(node: RemoteNode, is_json: bool, name: str, pattern: str, wanted: str | None) -> None:
     node.bind(pattern, name, filter=wanted)
-    say(f"{pattern} leads into {name}.")
-    if is_json:
-        as_json(queue=name, pattern=pattern, filter=wanted, dry_run=False)
+    tell_bound(is_json, name, pattern, wanted)
 
 
 def unbind(node: RemoteNode, is_json: bool, name: str, pattern: str) -> None:
     count = node.unbind(pattern, name)
     if not count:
         raise NotFound(f"Nothing of the pattern {pattern} leads into {name}.")
-    say(f"Taken away: {counted(count, 'binding')} of {pattern} to {name}.")
-    if is_json:
-        as_json(queue=name, pattern=pattern, bindings=count, dry_run=False)
+    tell_unbound(is_json, name, pattern, count)
 
 
 def purge(node: RemoteNode, is_json: bool, name: str, yes: bool, lower: int, upper: int | None) -> None:

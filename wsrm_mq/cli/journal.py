@@ -6,8 +6,8 @@ from shlex import quote
 
 import click
 
-from wsrm_mq.cli.output import Column, as_json, end_of, key, say, table, when, word
-from wsrm_mq.cli.place import BEHIND, Place, in_store, now_ms, one_look
+from wsrm_mq.cli.output import end_of, key, listing, when, word
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, paged
 from wsrm_mq.cli.queue_common import filter_option, name_argument
 from wsrm_mq.errors import NotFound, UnknownQueue
 
@@ -29,17 +29,14 @@ def list_(place: Place) -> None:
 
     with one_look(place) as db:
         found = journals(db)
-    if place.is_json:
-        as_json(journals=[one._asdict() for one in found])
-        return
-    table((end_of("queue"), end_of("journal"), "messages", "bytes", when("last", rank=1)), found)
+    columns = (end_of("queue"), end_of("journal"), "messages", "bytes", when("last", "last_at", rank=1))
+    listing(place.is_json, "journals", found, columns)
 
 
 @journal.command()
 @in_store
 @name_argument
-@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@paged
 @filter_option
 def show(place: Place, name: str, after: int, limit: int, wanted: str | None) -> None:
     """Show what came into a queue, with its outcome.
@@ -62,23 +59,12 @@ def show(place: Place, name: str, after: int, limit: int, wanted: str | None) ->
         recorded = journaling.recorded(db, [one.seen.position for one in seen])
     rows = [
         {
-            "position": one.seen.position,
-            "message_id": one.seen.message_id,
-            "type": one.seen.type,
-            "of": of.position,
-            "outcome": of.outcome,
-            "reason": of.reason,
-            "received_at": one.seen.received_at,
-            "settled_at": of.settled_at,
+            **{"position": one.position, "message_id": one.message_id, "type": one.type, "of": of.position},
+            **{"outcome": of.outcome, "reason": of.reason},
+            **{"received_at": one.received_at, "settled_at": of.settled_at},
         }
-        for one in seen
-        if (of := recorded[one.seen.position])
+        for one, of in ((one.seen, recorded[one.seen.position]) for one in seen)
     ]
-    is_full = len(seen) == limit
-    if place.is_json:
-        as_json(records=rows, next=rows[-1]["position"] if is_full else None)
-        return
-    columns = (key("position"), Column("message_id"), end_of("type"), key("of"), word("outcome"), "reason")
-    table((*columns, when("received", rank=2), when("settled", rank=1)), [tuple(row.values()) for row in rows])
-    if is_full:
-        say(f"There may be more: --after {rows[-1]['position']}")
+    columns = (key("position"), "message_id", end_of("type"), key("of"), word("outcome"), "reason")
+    times = (when("received", "received_at", rank=2), when("settled", "settled_at", rank=1))
+    listing(place.is_json, "records", rows, (*columns, *times), limit=limit)

@@ -10,9 +10,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
@@ -28,23 +27,20 @@ from wsrm_mq.cli.output import (
     Stopped,
     as_json,
     end_of,
+    facts,
     fields,
     is_terminal,
     key,
     known,
+    listing,
     say,
-    table,
     when,
     word,
     write,
 )
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking, one_look, tell_unseen
+from wsrm_mq.cli.place import POSITION, Place, after_option, in_store, looking, one_look, shorter_names, tell_unseen
 from wsrm_mq.cli.trace import message_trace
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.views.words import moment
-
-if TYPE_CHECKING:
-    from wsrm_mq.views.rows import MessageView
 
 LISTED: Final = 50
 SHOWN_BYTES: Final = 65_536
@@ -67,29 +63,16 @@ message.add_command(message_headers)
 @in_store
 @term_option("--connection", "connection", "KEY", "Only those that came on this connection.")
 @term_option("--sequence", "seq", "ID", "Only those of this sequence.")
-@click.option("--number", metavar="N-M", help="Only those with these numbers: 12, 12-40, 12-.")
+@click.option("--number", "msg", metavar="N-M", help="Only those with these numbers: 12, 12-40, 12-.")
 @term_option("--queue", "queue", "NAME", "Only what came into this queue; NAME#dead: its dead letters.")
 @term_option("--outcome", "outcome", "WORD", "Only messages with this outcome; live: with none yet.")
 @click.option("--reason", metavar="WORD", help="Only messages that have their state or outcome for this reason.")
 @click.option("--since", metavar="TIME", help="Only those received since then: 2026-11-01T10:00 (UTC), or 2h ago.")
-@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
+@after_option
 @click.option("--tail", metavar="N", type=click.IntRange(1, 10_000), help="Only the last N.")
 @click.option("--limit", type=click.IntRange(1, 10_000), help=f"At most so many. Default: {LISTED}.")
 @query_argument
-def list_(
-    place: Place,
-    query: str,
-    connection: str | None,
-    sequence: str | None,
-    number: str | None,
-    queue: str | None,
-    outcome: str | None,
-    reason: str | None,
-    since: str | None,
-    after: int,
-    tail: int | None,
-    limit: int | None,
-) -> None:
+def list_(place: Place, query: str, after: int, tail: int | None, limit: int | None, **terms: str | None) -> None:
     """List messages in the order of receipt.
 
     QUERY says which: words such as queue:/orders state:held op:place age:1h -reason:gap, and all of them have to hold.
@@ -99,48 +82,30 @@ def list_(
              wsrm-mq message list queue:/orders op:place since:2h -reason:gap
     """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.naming import shortened
 
     if tail is not None and (limit is not None or after):
         raise click.UsageError("--tail N is the last N: it goes with neither --limit nor --after.")
     limit = limit or LISTED
-    asked = place.query(query).having(
-        seq=sequence, msg=number, queue=queue, connection=connection, outcome=outcome, reason=reason, since=since
-    )
+    asked = place.query(query).having(**terms)
     with one_look(place) as db:
         if tail is not None:
             found = list(reading.messages(db, asked, limit=tail, newest=True))[::-1]
         else:
             found = list(reading.messages(db, asked, after=after, limit=limit))
-        shorter = shortened(db, (one.sequence for one in found))
+        shorter = shorter_names(db, (one.sequence for one in found))
         if not found:
             tell_unseen(db, asked)
-    is_full = tail is None and len(found) == limit
-    if place.is_json:
-        as_json(messages=[one._asdict() for one in found], next=found[-1].position if is_full else None)
-        return
-    table(
-        (
-            *(key("position"), known("sequence", shorter), "number", end_of("action"), word("state"), "reason"),
-            *(when("received"), Column("tries", rank=1), Column("bytes", rank=2), Column("connection", rank=3)),
-        ),
-        map(_cells, found),
+    columns = (
+        *(key("position"), known("sequence", shorter), "number", end_of("action"), word("state"), "reason"),
+        *(when("received", "received_at"), Column("tries", rank=1, of=lambda one: max(one.deliveries, one.failures))),
+        *(Column("bytes", of="body_size", rank=2), Column("connection", rank=3)),
     )
-    if is_full:
-        say(f"There may be more: --after {found[-1].position}")
-
-
-def _cells(one: MessageView) -> tuple[object, ...]:
-    tries = max(one.deliveries, one.failures)
-    return (
-        *(one.position, one.sequence, one.number, one.action, one.state, one.reason),
-        *(one.received_at, tries, one.body_size, one.connection),
-    )
+    listing(place.is_json, "messages", found, columns, limit=limit if tail is None else tail + 1)
 
 
 @message.command()
 @in_store
-@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
 def show(place: Place, position: int) -> None:
     """Show all that is known of a message, but its body.
 
@@ -157,11 +122,7 @@ def show(place: Place, position: int) -> None:
         request = json.loads(found.environ)
         as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=[e._asdict() for e in events])
         return
-    everything = {**found.view._asdict(), **detail}
-    fields(
-        (name, _SHOWN[name](value) if name in _SHOWN and value is not None else value)
-        for name, value in everything.items()
-    )
+    facts({**found.view._asdict(), **detail})
     write("")
     fields((f"request {name}", value) for name, value in json.loads(found.environ).items())
     show_ledger(events)
@@ -169,7 +130,7 @@ def show(place: Place, position: int) -> None:
 
 @message.command()
 @in_store
-@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
 @click.option("--raw", is_flag=True, help="The bytes as they were received, to standard output; escaped on a terminal.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The bytes as received, into this file."
@@ -248,15 +209,6 @@ def into_file(content: bytes, output: Path) -> None:
         raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
     except OSError as error:
         raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
-
-
-_SHOWN: Final[dict[str, Callable[[Any], object]]] = {
-    "received_at": moment,
-    "settled_at": moment,
-    "retry_at": moment,
-    "last_error": lambda error: error.rstrip("\n").split("\n"),
-}
-"""How a fact is shown to people, where that is not as it is stored."""
 
 
 _TOKEN: Final = re.compile(

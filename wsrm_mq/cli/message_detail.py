@@ -10,7 +10,7 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.failure import attempt_lines, shown_place
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, prose, say, table, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, prose, rows_of, say, when, word, write
 from wsrm_mq.cli.place import POSITION, Place, in_store, looking, now_ms, one_look
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SECURITY: Final = "Security"
 
 @click.command("attempts")
 @in_store
-@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="At most so many.")
 def message_attempts(place: Place, position: int, limit: int) -> None:
     """Show the attempts to deliver a message that failed.
@@ -49,13 +49,8 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
         say("No attempt of it went wrong.")
         return
     write("")
-    table(
-        (
-            *(when("at"), word("event"), Column("attempt", None), Column("fault"), end_of("exception")),
-            *(Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)),
-        ),
-        [(one.at, one.event, one.attempt, one.fault, one.exception, one.place, one.instance) for one in listed],
-    )
+    columns = (when("at"), word("event"), Column("attempt", None), "fault", end_of("exception"))
+    rows_of((*columns, Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)), listed)
     write("")
     attempt_lines(listed[0])
     if len(listed) == limit:
@@ -64,7 +59,7 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
 
 @click.command("explain")
 @in_store
-@click.argument("which", metavar="MESSAGE", shell_complete=completing.positions())
+@click.argument("which", metavar="MESSAGE", shell_complete=completing.values("a position"))
 def message_explain(place: Place, which: str) -> None:
     """Say why a message moves or does not, and what to do.
 
@@ -101,7 +96,7 @@ def message_explain(place: Place, which: str) -> None:
 
 @click.command("headers")
 @in_store
-@click.argument("position", type=POSITION, shell_complete=completing.positions())
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
 @click.option("--with-security", "is_open", is_flag=True, help="Show wsse:Security too, which proves who sent it.")
 def message_headers(place: Place, position: int, is_open: bool) -> None:
     """Show the headers of a message.

@@ -3,7 +3,7 @@ for them."""
 
 from __future__ import annotations
 
-import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,16 +13,14 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import actor_option, login, will
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.hops import address_of
-from wsrm_mq.cli.output import Column, as_json, end_of, prose, result, say, table, when
-from wsrm_mq.cli.place import Place, config_option, in_store, json_option, now_ms, one_look
+from wsrm_mq.cli.output import Column, as_json, end_of, listing, prose, result, rows_of, say, when
+from wsrm_mq.cli.place import Place, config_option, configured, in_store, json_option, now_ms, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
-    from wsrm_mq.client.neighbours import Neighbours
-    from wsrm_mq.config import Settings
     from wsrm_mq.node.neighbours import Reach
     from wsrm_mq.store.transaction import Transaction
 
@@ -46,14 +44,10 @@ def list_(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq node list
     """
-    from wsrm_mq.config import find_file, load
+    from wsrm_mq.client.neighbours import Neighbours
 
-    settings = load(config or find_file(os.environ), os.environ)
-    others = _neighbours(settings)
-    try:
+    with closing(Neighbours(configured(config), "wsrm-mq")) as others:
         near, answered = others.of("site"), others.look()
-    finally:
-        others.close()
     rows = [
         {
             **{"node": one.name, "scope": "site" if one.name in near else "enterprise"},
@@ -63,22 +57,18 @@ def list_(config: Path | None, is_json: bool) -> None:
         }
         for one in answered
     ]
-    if is_json:
-        as_json(nodes=rows)
-        return
-    if not rows:
+    if not (rows or is_json):
         say("There are no other nodes; a section [node.NAME] of the configuration makes one.")
         return
-    names = ("node", "scope", "site", "url", "reachable", "queues")
-    table((end_of("node"), *names[1:]), [[row[name] for name in names] for row in rows])
+    listing(is_json, "nodes", rows, (end_of("node"), "scope", "site", "url", "reachable", "queues"))
     for row in rows:
-        if not row["reachable"]:
+        if not (row["reachable"] or is_json):
             say(f"{row['node']} does not answer as it should: {row['why']}")
 
 
 @node.command()
 @in_store
-@click.argument("which", metavar="[URL|NODE]", required=False, shell_complete=completing.nodes)
+@click.argument("which", metavar="[URL|NODE]", required=False, shell_complete=completing.values("a node"))
 def show(place: Place, which: str | None) -> None:
     """Show what waits for each next node.
 
@@ -117,8 +107,8 @@ def show(place: Place, which: str | None) -> None:
     for one in found:
         prose(hops.told_of(one, now, is_sent=is_sent))
         if waiting[one.next_hop]:
-            columns = ("position", end_of("target"), when("stored"), "tries", Column("error", rank=1))
-            table(columns, waiting[one.next_hop])
+            columns = ("position", end_of("target"), when("stored", "stored_at"), "tries", Column("error", rank=1))
+            rows_of(columns, waiting[one.next_hop])
         show_steps(place, hops.next_steps(one), {})
     if not found:
         say("No route leads to another node: `wsrm-mq route add` makes one.")
@@ -154,14 +144,9 @@ def name(place: Place, name: str | None, dry_run: bool, actor: str | None) -> No
     result(place.is_json, {"node": here.name, "incarnation": here.incarnation or None, "dry_run": dry_run})
 
 
-def _neighbours(settings: Settings) -> Neighbours:
-    from wsrm_mq.client.neighbours import Neighbours
-
-    return Neighbours(settings, "wsrm-mq")
-
-
 def list_offers(place: Place, reach: Reach) -> None:
     """The queues that the nodes of a site, or of the enterprise, offer: of this one as its store has them."""
+    from wsrm_mq.client.neighbours import Neighbours
     from wsrm_mq.node.neighbours import offer
     from wsrm_mq.queue import browsing, declaring, routing
 
@@ -172,11 +157,8 @@ def list_offers(place: Place, reach: Reach) -> None:
             offer(name, scope, browsing.stats(db, declaring.read(db, name), now), here, now / 1000)
             for name, scope in browsing.scopes(db).items()
         ]
-    others = _neighbours(place.settings)
-    try:
+    with closing(Neighbours(place.settings, "wsrm-mq")) as others:
         found = others.offers(reach)
-    finally:
-        others.close()
     rows: list[dict[str, Any]] = [
         {**one._asdict(), "oldest_at": None if one.oldest_at is None else round(one.oldest_at * 1000)}
         for one in (*own, *found)
@@ -184,12 +166,10 @@ def list_offers(place: Place, reach: Reach) -> None:
     for row in rows:
         row["as_of"] = round(row["as_of"] * 1000)
         del row["away_since"]
-    if place.is_json:
-        away = [{"node": name, "since": round(one.since * 1000), "why": one.why} for name, one in found.away.items()]
-        as_json(queues=rows, away=away)
-        return
-    names = ("queue", "node", "scope", "ready", "held", "leased", "dead", "oldest_at")
+    away: list[dict[str, Any]] = [
+        {"node": name, "since": round(one.since * 1000), "why": one.why} for name, one in found.away.items()
+    ]
     columns = (end_of("queue"), "node", Column("scope", rank=1), "ready", "held", "leased", "dead")
-    table((*columns, when("oldest", rank=1)), [[row[name] for name in names] for row in rows])
-    for name, one in found.away.items():
-        say(f"{name} does not answer, {moment(round(one.since * 1000))}: {one.why}")
+    listing(place.is_json, "queues", rows, (*columns, when("oldest", "oldest_at", rank=1)), away=away)
+    for one in () if place.is_json else away:
+        say(f"{one['node']} does not answer, {moment(one['since'])}: {one['why']}")

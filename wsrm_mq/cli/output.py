@@ -29,20 +29,6 @@ from wsrm_mq.views.words import moment
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "as_json",
-    "as_line",
-    "fields",
-    "inert",
-    "is_terminal",
-    "prose",
-    "result",
-    "say",
-    "table",
-    "write",
-]
-
 
 # The exit status, and the error that becomes each.
 
@@ -158,6 +144,14 @@ class Column(NamedTuple):
     """The text that a terminal's heading adds to the name."""
     styles: Mapping[str, str] = {}
     """The style of a value on a terminal."""
+    of: str | Callable[[Any], object] = ""
+    """The field of a row that it shows, or a function of the row; empty: the field is called as the column is."""
+
+    def value(self, row: Any) -> object:
+        if not isinstance(self.of, str):
+            return self.of(row)
+        field = self.of or self.name
+        return row[field] if isinstance(row, Mapping) else getattr(row, field)
 
     def in_pipe(self, value: object) -> str:
         return cell(None if value is None else self.whole(value))
@@ -166,9 +160,9 @@ class Column(NamedTuple):
         return cell(None if value is None else (self.short or self.whole)(value))
 
 
-def key(name: str, *, rank: int = 0) -> Column:
+def key(name: str, of: str = "", *, rank: int = 0) -> Column:
     """A column with names that commands take as an argument: never cut."""
-    return Column(name, None, rank=rank)
+    return Column(name, None, rank=rank, of=of)
 
 
 def known(name: str, shorter: Mapping[str, str], *, rank: int = 0) -> Column:
@@ -176,14 +170,14 @@ def known(name: str, shorter: Mapping[str, str], *, rank: int = 0) -> Column:
     return Column(name, None, rank=rank, short=lambda value: shorter.get(value, value))
 
 
-def end_of(name: str, *, rank: int = 0) -> Column:
+def end_of(name: str, of: str = "", *, rank: int = 0) -> Column:
     """A column with texts that begin alike, as actions of operations do: their ends are kept."""
-    return Column(name, keeps_end=True, rank=rank)
+    return Column(name, keeps_end=True, rank=rank, of=of)
 
 
-def when(name: str, *, rank: int = 0) -> Column:
+def when(name: str, of: str = "", *, rank: int = 0) -> Column:
     """A column with a time, in ms since the epoch."""
-    return Column(name, None, rank=rank, whole=moment, short=_short_moment, unit=" UTC")
+    return Column(name, None, rank=rank, whole=moment, short=_short_moment, unit=" UTC", of=of)
 
 
 _STYLES: Final = {
@@ -350,6 +344,58 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> 
         console.print(line, soft_wrap=True)
     if left_out:
         say(f"No room for {', '.join(left_out)}; --json has all.")
+
+
+def as_document(row: Any) -> dict[str, Any]:
+    return dict(row) if isinstance(row, Mapping) else dict(row._asdict())
+
+
+def listing(
+    is_json: bool,
+    name: str,
+    rows: Sequence[Any],
+    columns: Sequence[str | Column],
+    *,
+    limit: int | None = None,
+    option: str = "--after",
+    of: str = "position",
+    document: Callable[[Any], Mapping[str, Any]] = as_document,
+    **others: Any,
+) -> None:
+    """Rows, which are named tuples or mappings: as one JSON document with the key ``name``, and ``others``; else as a
+    table, without these. Where ``limit`` rows are there may be more: the ``option`` with the field ``of`` of the last
+    row shows them (with ``--before`` of the first); JSON has its value as ``next``."""
+    is_full = limit is not None and len(rows) == limit
+    following = Column(of).value(rows[0 if option == "--before" else -1]) if is_full else None
+    if is_json:
+        others = others if limit is None else {"next": following, **others}
+        as_json(**{name: [document(row) for row in rows]}, **others)
+        return
+    rows_of(columns, rows)
+    if is_full:
+        say(f"There may be more: {option} {following}")
+
+
+def rows_of(columns: Sequence[str | Column], rows: Iterable[Any]) -> None:
+    """A table of named tuples or mappings: each column shows its field of them."""
+    described = [Column(column) if isinstance(column, str) else column for column in columns]
+    table(described, [[column.value(row) for column in described] for row in rows])
+
+
+_TIMES: Final = ("_at", "_since", "_seen", "since", "retry_from")
+"""Ends of the names of times."""
+
+
+def facts(values: Mapping[str, Any]) -> None:
+    """The values of a row by their names, a line each: times, which are ms since the epoch, for people, and an error
+    line by line."""
+    fields((name, value if value is None else _for_people(name, value)) for name, value in values.items())
+
+
+def _for_people(name: str, value: Any) -> object:
+    if name == "last_error":
+        return value.rstrip("\n").split("\n")
+    return moment(value) if name.endswith(_TIMES) and isinstance(value, int) else value
 
 
 def result(is_json: bool, document: Mapping[str, Any]) -> None:

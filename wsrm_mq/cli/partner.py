@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +9,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, say, table
-from wsrm_mq.cli.place import config_option, json_option
+from wsrm_mq.cli.output import Column, Exit, Stopped, as_json, fields, listing, say, table
+from wsrm_mq.cli.place import config_option, configured, json_option
 from wsrm_mq.errors import NotFound, ProbeFailed
 
 if TYPE_CHECKING:
-    from wsrm_mq.config import Settings
     from wsrm_mq.probe import Description, Spoken
 
 _MARKS = ("principal", "path", "address")
@@ -25,12 +23,6 @@ _FOR_PEOPLE = ("description", "contact")
 @click.group()
 def partner() -> None:
     """See the partners of the configuration, and check what an endpoint speaks."""
-
-
-def _settings(config: Path | None) -> Settings:
-    from wsrm_mq.config import find_file, load
-
-    return load(config or find_file(os.environ), os.environ)
 
 
 @partner.command("list")
@@ -44,7 +36,7 @@ def list_(config: Path | None, is_json: bool) -> None:
     """
     from wsrm_mq.config.writing import as_values
 
-    own = as_values(_settings(config))["partners"]
+    own = as_values(configured(config))["partners"]
     rows = [
         {
             "name": name,
@@ -54,10 +46,9 @@ def list_(config: Path | None, is_json: bool) -> None:
         }
         for name, section in own.items()
     ]
-    if is_json:
-        as_json(partners=rows)
-    elif rows:
-        table(("partner", *_MARKS, "own options", *_FOR_PEOPLE), [tuple(row.values()) for row in rows])
+    if rows or is_json:
+        columns = (Column("partner", of="name"), *_MARKS, Column("own options", of="options"), *_FOR_PEOPLE)
+        listing(is_json, "partners", rows, columns)
     else:
         say("There are no partners; a section [partner.NAME] of the configuration makes one.")
 
@@ -76,7 +67,7 @@ def show(config: Path | None, is_json: bool, name: str) -> None:
     from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS
     from wsrm_mq.config.writing import as_values
 
-    settings = _settings(config)
+    settings = configured(config)
     section = settings.partners.get(name)
     if section is None:
         known = ", ".join(settings.partners) or "none"
@@ -150,27 +141,20 @@ def _has_good_port(url: str) -> bool:
 
 
 def _tell(url: str, described: Description | None, spoken: list[Spoken], problem: str, is_json: bool) -> None:
+    said = ("created", "ended", "expires", "behavior", "detail")
     rows: list[dict[str, Any]] = [
         {
-            "rm": one.combination.rm.label,
-            "soap": one.combination.soap.label,
-            "addressing": one.combination.addressing.label,
-            "created": one.created,
-            "ended": one.ended,
-            "expires": one.expires,
-            "behavior": one.behavior,
-            "detail": one.detail,
+            **{part: getattr(one.combination, part).label for part in ("rm", "soap", "addressing")},
+            **{name: getattr(one, name) for name in said},
         }
         for one in spoken
     ]
-    if is_json:
-        wsdl = None if described is None else asdict(described)
-        as_json(url=url, wsdl=wsdl, combinations=rows, problem=problem or None)
-        return
-    if described is not None:
+    if described is not None and not is_json:
         fields([("WSDL", _wsdl(described))])
-    if rows:
-        table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+    if rows or is_json:
+        wsdl = None if described is None else asdict(described)
+        columns = ("rm", "soap", "addressing", *said)
+        listing(is_json, "combinations", rows, columns, url=url, wsdl=wsdl, problem=problem or None)
 
 
 def _wsdl(described: Description) -> str:

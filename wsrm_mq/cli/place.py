@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from wsrm_mq.acts import Act, Kind, Step
-from wsrm_mq.cli.output import say
+from wsrm_mq.cli.output import is_terminal, say
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
 
 if TYPE_CHECKING:
-    from wsrm_mq.acts import Step
     from wsrm_mq.config import Settings
     from wsrm_mq.store.port import Connection, Database
+    from wsrm_mq.store.transaction import Transaction
     from wsrm_mq.views.query import Query
 
 _LARGEST: Final = 2**63 - 1
@@ -34,6 +34,7 @@ POSITION: Final = click.IntRange(1, _LARGEST)
 BEHIND: Final = click.IntRange(0, _LARGEST)
 
 C = TypeVar("C", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given: Path) -> Path:
@@ -67,6 +68,12 @@ class Place(NamedTuple):
     is_json: bool
     """The command writes JSON."""
 
+    def run(self, verb: Callable[[Transaction], R], *, dry_run: bool = False, unconfirmed: bool = False) -> R:
+        """Run a verb in a transaction of its own, as ``store.outside.run_once`` does."""
+        from wsrm_mq.store.outside import run_once
+
+        return run_once(self.path, verb, dry_run=dry_run, unconfirmed=unconfirmed)
+
     def query(self, text: str, **values: str | None) -> Query:
         """``views.query.parse``; the partners that are configured here are known."""
         from wsrm_mq.views.query import parse
@@ -79,8 +86,6 @@ class Place(NamedTuple):
 
     def line(self, step: Step) -> str:
         """A proposal as a line to type, for this store."""
-        from wsrm_mq.cli.place import line_of
-
         return self.command(line_of(step))
 
     def offered(self, steps: Iterable[Step]) -> list[Offer]:
@@ -123,12 +128,33 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def configured(config: Path | None, store: str | None = None) -> Settings:
+    """The settings of the configuration file, or of that which is found, and of the environment; ``store`` wins."""
+    from wsrm_mq.config import find_file, load
+
+    overrides = {} if store is None else {"store": store}
+    return load(config or find_file(os.environ), os.environ, **overrides)
+
+
 def config_option(command: C) -> C:
     return click.option(
         "--config",
         type=click.Path(path_type=Path, dir_okay=False),
         help="The configuration file. Default: $WSRM_MQ_CONFIG, else wsrm-mq.toml here if there is one.",
     )(command)
+
+
+after_option: Final = click.option(
+    "--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position."
+)
+limit_option: Final = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many."
+)
+
+
+def paged(command: C) -> C:
+    """Give a command ``--after`` and ``--limit``."""
+    return after_option(limit_option(command))
 
 
 def json_option(command: C) -> C:
@@ -151,11 +177,9 @@ def _placed(
 ) -> Callable[..., Any]:
     @wraps(command)
     def placed(*args: Any, store: str | None, config: Path | None, is_json: bool = False, **options: Any) -> Any:
-        from wsrm_mq.config import find_file, load
         from wsrm_mq.store.store import store_path
 
-        overrides = {} if store is None else {"store": store}
-        settings = load(config or find_file(os.environ), os.environ, **overrides)
+        settings = configured(config, store)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
         place = Place(store_path(settings.store), flag, settings, is_json)
@@ -205,6 +229,14 @@ def one_look(place: Place) -> Iterator[Database]:
 
     with looking(place) as db, snapshot(db):
         yield db
+
+
+def shorter_names(db: Database, identifiers: Iterable[str | None]) -> dict[str, str]:
+    """The parts of the identifiers of sequences that commands accept in place of them, where people read; none in a
+    pipe."""
+    from wsrm_mq.views.naming import shortened
+
+    return shortened(db, identifiers) if is_terminal() else {}
 
 
 def tell_unseen(db: Database, asked: Query) -> None:

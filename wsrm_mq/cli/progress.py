@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.cli.output import inert, say
+from wsrm_mq.cli.output import say
+from wsrm_mq.events.inert import inert
 
 if TYPE_CHECKING:
     from wsrm_mq.replay.run import Progress

@@ -11,8 +11,8 @@ import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, say, table, when, word, write
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, now_ms, one_look
+from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, listing, say, when, word, write
+from wsrm_mq.cli.place import POSITION, Place, in_store, now_ms, one_look, paged
 from wsrm_mq.cli.queue_acts import bind, declare, delete, purge, unbind
 from wsrm_mq.cli.queue_common import consumed, filter_option, give, name_argument, output_option
 from wsrm_mq.cli.queue_messages import connect_to, get, put, tail
@@ -79,12 +79,8 @@ def list_(place: Place, scope: Reach | None) -> None:
 
 
 def tell_queues(is_json: bool, rows: list[dict[str, Any]]) -> None:
-    if is_json:
-        as_json(queues=rows)
-        return
-    names = ("queue", "kind", "ready", "held", "leased", "dead", "bytes", "oldest_at")
     columns = (end_of("queue"), Column("kind", rank=2), "ready", "held", "leased", "dead", Column("bytes", rank=1))
-    table((*columns, when("oldest", rank=1)), [[row[name] for name in names] for row in rows])
+    listing(is_json, "queues", rows, (*columns, when("oldest", "oldest_at", rank=1)))
 
 
 def in_short(had: Stats) -> dict[str, Any]:
@@ -192,8 +188,7 @@ def _time(at: float | None) -> str | None:
 @over_network("peek")
 @in_store
 @name_argument
-@click.option("--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@paged
 @filter_option
 @output_option
 @query_argument
@@ -231,14 +226,9 @@ def peek(place: Place, name: str, query: str, after: int, limit: int, wanted: st
 
 
 def tell_peeked(is_json: bool, rows: list[dict[str, Any]], limit: int) -> None:
-    is_full = len(rows) == limit
-    if is_json:
-        as_json(messages=rows, next=rows[-1]["position"] if is_full else None)
-        return
-    head = (key("position"), Column("message_id"), end_of("type"), word("state"), "reason", "priority", "deliveries")
-    table((*head, when("received", rank=1), Column("bytes", rank=2)), [tuple(row.values()) for row in rows])
-    if is_full:
-        say(f"There may be more: --after {rows[-1]['position']}")
+    head = (key("position"), "message_id", end_of("type"), word("state"), "reason", "priority", "deliveries")
+    columns = (*head, when("received", "received_at", rank=1), Column("bytes", of="size", rank=2))
+    listing(is_json, "messages", rows, columns, limit=limit)
 
 
 def _fitting(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, login, will
+from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, login, will
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import as_json, result, say
+from wsrm_mq.cli.output import result
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking
 from wsrm_mq.cli.queue_common import consumed, dry_run_option, filter_option, name_argument, values_of
 from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy
@@ -55,20 +55,19 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
         return before is None, made
 
     is_new, made = done(place, verb, dry_run)
-    if dry_run:
-        will(f"{'make' if is_new else 'declare'} the queue {name}", dry_run)
-    else:
-        say(f"{name} is {'made' if is_new else 'declared'}.")
-    if place.is_json:
-        as_json(queue=name, made=is_new, policy=as_values(made.policy), dry_run=dry_run)
+    tell_declared(place.is_json, name, is_new, as_values(made.policy), dry_run)
+
+
+def tell_declared(is_json: bool, name: str, is_new: bool, policy: dict[str, Any], dry_run: bool = False) -> None:
+    would = f"{'make' if is_new else 'declare'} the queue {name}"
+    did = f"{name} is {'made' if is_new else 'declared'}."
+    changed(is_json, dry_run, would, did, queue=name, made=is_new, policy=policy)
 
 
 def done(place: Place, verb: Callable[[Transaction], R], dry_run: bool) -> R:
-    from wsrm_mq.store.outside import run_once
-
     with looking(place):  # one that is no store, or an older one, is told as every command tells it
         pass
-    return run_once(place.path, verb, dry_run=dry_run)
+    return place.run(verb, dry_run=dry_run)
 
 
 @click.command()
@@ -97,9 +96,12 @@ def bind(place: Place, name: str, pattern: str, wanted: str | None, dry_run: boo
         tx.add_ledger("bound", found.key, actor=actor or login(), reason=told)
 
     done(place, verb, dry_run)
-    will(f"lead {pattern} into {name}", dry_run) if dry_run else say(f"{pattern} leads into {name}.")
-    if place.is_json:
-        as_json(queue=name, pattern=pattern, filter=wanted, dry_run=dry_run)
+    tell_bound(place.is_json, name, pattern, wanted, dry_run)
+
+
+def tell_bound(is_json: bool, name: str, pattern: str, wanted: str | None, dry_run: bool = False) -> None:
+    would, did = f"lead {pattern} into {name}", f"{pattern} leads into {name}."
+    changed(is_json, dry_run, would, did, queue=name, pattern=pattern, filter=wanted)
 
 
 @click.command()
@@ -127,11 +129,13 @@ def unbind(place: Place, name: str, pattern: str, dry_run: bool, actor: str | No
         tx.add_ledger("unbound", found.key, actor=actor or login(), reason=pattern)
         return count
 
-    count = done(place, verb, dry_run)
+    tell_unbound(place.is_json, name, pattern, done(place, verb, dry_run), dry_run)
+
+
+def tell_unbound(is_json: bool, name: str, pattern: str, count: int, dry_run: bool = False) -> None:
     told = f"{counted(count, 'binding')} of {pattern} to {name}"
-    will(f"take away {told}", dry_run) if dry_run else say(f"Taken away: {told}.")
-    if place.is_json:
-        as_json(queue=name, pattern=pattern, bindings=count, dry_run=dry_run)
+    would, did = f"take away {told}", f"Taken away: {told}."
+    changed(is_json, dry_run, would, did, queue=name, pattern=pattern, bindings=count)
 
 
 def _bindable(tx: Transaction, name: str) -> Declared:
@@ -153,8 +157,6 @@ def clear(
     in_parts: Callable[[], int] = lambda: 0,
 ) -> None:
     """``in_parts``: does most of it before, in transactions of its own; answers of how many messages."""
-    from wsrm_mq.store.outside import run_once
-
     why = care.why()
 
     def act(tx: Transaction) -> Any:
@@ -179,7 +181,7 @@ def clear(
 
     def do(is_dry: bool) -> Any:
         before = 0 if is_dry else in_parts()
-        rest = run_once(place.path, act, dry_run=is_dry)
+        rest = place.run(act, dry_run=is_dry)
         return rest._replace(settled=before + rest.settled)
 
     with looking(place):
@@ -204,13 +206,12 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
     from wsrm_mq.queue import browsing, clearing
-    from wsrm_mq.store.outside import run_once
 
     def in_parts() -> int:
         with looking(place) as db:
             last = browsing.last_unsettled(db, consumed(db, name))
         part = partial(clearing.purge_part, name=name, upper=last if upper is None else min(upper, last))
-        return clearing.in_parts(partial(run_once, place.path), part, lower).settled
+        return clearing.in_parts(place.run, part, lower).settled
 
     def rest(tx: Transaction, found: Declared) -> Any:
         return clearing.purge(tx, found, lower, upper)

@@ -76,6 +76,11 @@ def give_taken(is_json: bool, one: Message, no_ack: bool, output: Path | None) -
     say(f"{one.message_id} at position {one.position} is {'given back' if no_ack else 'acknowledged'}.")
 
 
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a message that were given; an empty mapping is none."""
+    return {option: value for option, value in options.items() if value not in (None, {})}
+
+
 def values_of(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     """Words ``NAME=VALUE``, each value read as JSON where it is that."""
     values: dict[str, Any] = {}

@@ -20,6 +20,7 @@ from wsrm_mq.cli.queue_common import (
     dry_run_option,
     filter_option,
     give_taken,
+    given,
     name_argument,
     output_option,
     values_of,
@@ -75,11 +76,10 @@ def put_by_hand(
     """Have a node put a file with the ``options`` that were given; the ledger says who did, and where. ``put`` answers
     what came of it, and the position."""
     who = actor or login()
-    given = {option: value for option, value in options.items() if value is not None}
     with looking(place):
         pass
     with connect_to(place, who) as node:
-        done, position = put(node, file.read(), given)
+        done, position = put(node, file.read(), given(options))
         node.call(lambda tx: tx.add_ledger(event, None, position=position, actor=who, reason=where))
     return done
 
@@ -106,8 +106,8 @@ def put(place: Place, name: str, file: BinaryIO, dry_run: bool, actor: str | Non
         if way is None:
             consumed(db, name)
 
-    def stored(node: Node, body: bytes, given: dict[str, Any]) -> tuple[int, int]:
-        return (node.put(name, body, timeout=0, **given),) * 2
+    def stored(node: Node, body: bytes, wished: dict[str, Any]) -> tuple[int, int]:
+        return (node.put(name, body, timeout=0, **wished),) * 2
 
     if dry_run:
         body = file.read()
@@ -125,14 +125,11 @@ def _rehearse(place: Place, name: str, body: bytes, options: dict[str, Any]) -> 
     from wsrm_mq.node.payload import stored
     from wsrm_mq.queue import declaring
     from wsrm_mq.queue.put import put_many
-    from wsrm_mq.store.outside import run_once
-
-    given = {option: value for option, value in options.items() if value is not None}
 
     def verb(tx: Transaction) -> None:
-        put_many(tx, declaring.declared(tx, name), [stored(body, given, now=tx.now, client=None)])
+        put_many(tx, declaring.declared(tx, name), [stored(body, given(options), now=tx.now, client=None)])
 
-    run_once(place.path, verb, dry_run=True)
+    place.run(verb, dry_run=True)
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -14,11 +14,26 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, ask, careful, login, reason_given, signed
 from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.output import Column, Exit, as_json, end_of, fields, inert, key, say, table, when, word, write
+from wsrm_mq.cli.output import (
+    Column,
+    Exit,
+    as_json,
+    end_of,
+    facts,
+    fields,
+    key,
+    listing,
+    rows_of,
+    say,
+    when,
+    word,
+    write,
+)
 from wsrm_mq.cli.place import Place, in_store, looking
 from wsrm_mq.cli.progress import shown
 from wsrm_mq.cli.store import Age
 from wsrm_mq.cli.targets import call_of, check_target, named, policy_of
+from wsrm_mq.events.inert import inert
 from wsrm_mq.views.words import counted, first_line, moment
 
 if TYPE_CHECKING:
@@ -27,16 +42,23 @@ if TYPE_CHECKING:
     from wsrm_mq.views.plans import PlanView
 
 
-# ``wsrm-mq replay plan`` and ``show``: a plan is made of a query, and looked at.
-
-# ``wsrm-mq replay run``, ``list``, ``status`` and ``cancel``: what becomes of a plan.
-
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _LINES: Final = 20
 WIDTH: Final = 79
 
 
-@click.command(cls=Asking)
+@click.group()
+def replay() -> None:
+    """Deliver stored messages again. A plan is made of a query and written to a file; it is run as it was shown.
+
+    \b
+    wsrm-mq replay plan seq:9f3c21 msg:12-40 -o plan.json --reason "lost there"
+    wsrm-mq replay show plan.json
+    wsrm-mq replay run plan.json
+    """
+
+
+@replay.command(cls=Asking)
 @in_store
 @signed
 @query_argument
@@ -83,7 +105,7 @@ def plan(
     say(place.told(f"Look at it: `wsrm-mq replay show {file}`. Run it: `wsrm-mq replay run {file}`"))
 
 
-@click.command()
+@replay.command()
 @in_store
 @click.argument("file", type=_FILE)
 @click.option("--after", metavar="LINE", type=click.IntRange(0), default=0, help="Begin behind this message.")
@@ -105,14 +127,13 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
             click.echo_via_pager(_as_text(found.header, refused, lines))
             return
         some = list(islice(lines, None if is_all else limit))
+        numbered = [{"line": number, **document(line)} for number, line in some]
         if place.is_json:
-            as_json(
-                plan=document(found.header), refused=refused, lines=[{"line": n, **document(line)} for n, line in some]
-            )
+            as_json(plan=document(found.header), refused=refused, lines=numbered)
             return
         show_header(found.header, refused)
         write("")
-        table(_COLUMNS, map(_cells, some))
+        rows_of(_COLUMNS, numbered)
         if some and some[-1][0] < found.header.messages:
             say(f"{found.header.messages - some[-1][0]} more: --after {some[-1][0]}, or --all")
 
@@ -153,18 +174,13 @@ def show_header(header: About, refused: str | None = None) -> None:
     )
 
 
-def _cells(numbered: tuple[int, Line]) -> tuple[object, ...]:
-    number, line = numbered
-    return number, line.position, line.sequence, line.number, line.action, line.state, " ".join(line.flags)
-
-
-def _short(flags: str) -> str:
-    return flags.replace("duplicate", "again").replace("breaks_order", "order")
+def _short(flags: Iterable[str]) -> str:
+    return " ".join(flags).replace("duplicate", "again").replace("breaks_order", "order")
 
 
 _COLUMNS: Final = (
     *("line", key("position", rank=1), Column("sequence", 8, keeps_end=True), "number", end_of("action")),
-    *(word("state"), Column("flags", None, short=_short)),
+    *(word("state"), Column("flags", None, whole=" ".join, short=_short)),
 )
 
 
@@ -175,13 +191,13 @@ def _as_text(header: About, refused: str | None, lines: Iterator[tuple[int, Line
     yield f"plan {header.id}: {counted(header.messages, 'message')} to {named(header.target)}\n"
     for number, line in lines:
         place = f"{number:>9} {line.position:>9} {(line.sequence or '')[-8:]:>8} {line.number or '':>7}"
-        yield inert(f"{place} {line.state:<10} {_short(' '.join(line.flags)):<16} {line.action or ''}"[:WIDTH]) + "\n"
+        yield inert(f"{place} {line.state:<10} {_short(line.flags):<16} {line.action or ''}"[:WIDTH]) + "\n"
 
 
 _MAY_RUN: Final = {"planned": "Run it", "stopped": "Go on where it was"}
 
 
-@click.command()
+@replay.command()
 @in_store
 @careful
 @click.argument("file", type=_FILE)
@@ -278,7 +294,7 @@ def _tell_what_goes_on(place: Place, file: Path) -> None:
         say(place.told(f"{goes_on} Stop that too, and the plan for good: {cancel}"))
 
 
-@click.command("list")
+@replay.command("list")
 @in_store
 def list_(place: Place) -> None:
     """List the plans of a store, newest first.
@@ -289,26 +305,13 @@ def list_(place: Place) -> None:
 
     with looking(place) as db:
         found = plans(db)
-    if place.is_json:
-        as_json(plans=[one._asdict() for one in found])
-        return
-    table(
-        (
-            key("plan"),
-            word("state"),
-            "messages",
-            "line",
-            when("made"),
-            Column("target"),
-            Column("file", keeps_end=True),
-        ),
-        [(one.id, one.state, one.messages, one.line, one.made_at, one.target, one.file) for one in found],
-    )
+    columns = (key("plan", "id"), word("state"), "messages", "line", when("made", "made_at"), "target", end_of("file"))
+    listing(place.is_json, "plans", found, columns)
 
 
-@click.command()
+@replay.command()
 @in_store
-@click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
+@click.argument("plan", metavar="PLAN", shell_complete=completing.values("a plan"))
 def status(place: Place, plan: str) -> None:
     """Show how far a plan has come. PLAN is its id, the beginning of it, or its file.
 
@@ -322,21 +325,17 @@ def status(place: Place, plan: str) -> None:
     if place.is_json:
         as_json(plan=found._asdict(), outcomes=counted)
         return
-    times = ("made_at", "begun_at", "ended_at")
-    fields(
-        (name, moment(value) if name in times and value is not None else value)
-        for name, value in found._asdict().items()
-    )
+    facts(found._asdict())
     write("")
     fields(counted.items())
     if found.state in _MAY_RUN:
         say(place.told(f"{_MAY_RUN[found.state]}: `wsrm-mq replay run {quote(found.file)}`"))
 
 
-@click.command()
+@replay.command()
 @in_store
 @acting
-@click.argument("plan", metavar="PLAN", shell_complete=completing.plans)
+@click.argument("plan", metavar="PLAN", shell_complete=completing.values("a plan"))
 @click.pass_context
 def cancel(
     context: click.Context,
@@ -404,18 +403,3 @@ def _tell_end(place: Place, ended: PlanView, outcomes: dict[str, int], progress:
         say(place.told(f"See it: `wsrm-mq sequence explain {progress.blocked[0]}`"))
     left = counted(ended.messages - progress.settled, "message is", "messages are")
     say(place.told(f"Not at its end: {left} left. Go on: `wsrm-mq replay run {quote(str(file))}`"))
-
-
-@click.group()
-def replay() -> None:
-    """Deliver stored messages again. A plan is made of a query and written to a file; it is run as it was shown.
-
-    \b
-    wsrm-mq replay plan seq:9f3c21 msg:12-40 -o plan.json --reason "lost there"
-    wsrm-mq replay show plan.json
-    wsrm-mq replay run plan.json
-    """
-
-
-for _command in (plan, show, run, list_, status, cancel):
-    replay.add_command(_command)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, login, will
+from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, login, will
 from wsrm_mq.cli.hops import address_of, hops_of, way_of
-from wsrm_mq.cli.output import Column, Exit, as_json, end_of, key, result, say, table, when
+from wsrm_mq.cli.output import Column, Exit, as_json, end_of, facts, key, listing, result, say, when
 from wsrm_mq.cli.place import Place, in_store, looking, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.errors import NotFound
-from wsrm_mq.views.words import counted, moment
+from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-pattern_argument = click.argument("pattern", shell_complete=completing.routes)
+pattern_argument = click.argument("pattern", shell_complete=completing.values("a route"))
 
 
 @click.group()
@@ -31,7 +31,7 @@ def route() -> None:
 @route.command()
 @in_store
 @click.argument("pattern")
-@click.argument("next_hop", metavar="URL|NODE", shell_complete=completing.nodes)
+@click.argument("next_hop", metavar="URL|NODE", shell_complete=completing.values("a node"))
 @click.option("--cost", type=click.IntRange(0, 999_999), default=1, help="The cheapest is taken.  [default: 1]")
 @click.option("--strip", is_flag=True, help="It arrives without what stands before the first *.")
 @dry_run_option
@@ -56,9 +56,8 @@ def add(place: Place, pattern: str, next_hop: str, cost: int, strip: bool, dry_r
         routing.add_route(tx, pattern, there, cost, strip=strip, actor=actor or login())
 
     done(place, verb, dry_run)
-    will(f"lead {pattern} to {there}", dry_run) if dry_run else say(f"{pattern} leads to {there}.")
-    if place.is_json:
-        as_json(pattern=pattern, next_hop=there, cost=cost, strip=strip, dry_run=dry_run)
+    would, did = f"lead {pattern} to {there}", f"{pattern} leads to {there}."
+    changed(place.is_json, dry_run, would, did, pattern=pattern, next_hop=there, cost=cost, strip=strip)
 
 
 @route.command("list")
@@ -74,12 +73,10 @@ def list_(place: Place) -> None:
     with one_look(place) as db:
         found = routing.routes(db)
     names = ("pattern", "next_hop", "cost", "strip", "away_since")
-    if place.is_json:
-        as_json(routes=[{name: getattr(one, name) for name in names} for one in found])
-        return
-    columns = (key("pattern"), end_of("next hop"), "cost", Column("strip", rank=1), when("away since"))
-    table(columns, [[getattr(one, name) for name in names] for one in found])
-    if not found:
+    rows = [{name: getattr(one, name) for name in names} for one in found]
+    columns = (key("pattern"), end_of("next hop", "next_hop"), "cost", Column("strip", rank=1))
+    listing(place.is_json, "routes", rows, (*columns, when("away since", "away_since")))
+    if not (found or place.is_json):
         say('There are no routes: `wsrm-mq route add "north/*" https://north/rm` makes one.')
 
 
@@ -113,8 +110,7 @@ def test(context: click.Context, place: Place, queue: str) -> None:
     if place.is_json:
         as_json(**answer)
     else:
-        times = {"away_since": None if found is None or found.away_since is None else moment(found.away_since)}
-        result(False, {**answer, **times} if found is not None else answer)
+        facts(answer)
     context.exit(Exit.OK if answer.get("answers", True) else Exit.FAILED)
 
 
@@ -123,7 +119,11 @@ def test(context: click.Context, place: Place, queue: str) -> None:
 @acting
 @pattern_argument
 @click.option(
-    "--to", "next_hop", metavar="URL|NODE", help="Only the route to this node.", shell_complete=completing.nodes
+    "--to",
+    "next_hop",
+    metavar="URL|NODE",
+    help="Only the route to this node.",
+    shell_complete=completing.values("a node"),
 )
 def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
     """Drop the routes of a pattern.
@@ -135,7 +135,6 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
     Example: wsrm-mq route drop "north/*" --reason "north is closed"
     """
     from wsrm_mq.queue import rerouting, routing
-    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     there = None if next_hop is None else address_of(place.settings, next_hop)
@@ -152,10 +151,10 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
             return dropped, [went, *iter(partial(rerouting.reroute_waiting, tx), rerouting.Rerouted())]
 
         if is_dry:
-            dropped, parts = run_once(place.path, whole, dry_run=True)
+            dropped, parts = place.run(whole, dry_run=True)
         else:
-            dropped, went = run_once(place.path, act)
-            go_on = partial(run_once, place.path, rerouting.reroute_waiting)
+            dropped, went = place.run(act)
+            go_on = partial(place.run, rerouting.reroute_waiting)
             parts = [went, *iter(go_on, rerouting.Rerouted())]
         return dropped, sum(one.moved for one in parts), sum(one.dead for one in parts)
 

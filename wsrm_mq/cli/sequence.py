@@ -11,10 +11,9 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.act_commands import add_acts
 from wsrm_mq.cli.asking import Asking, query_argument, term_option
 from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.explain import explain, on_terminal, show_verdict, told_replies
-from wsrm_mq.cli.output import Column, as_json, fields, known, prose, say, table, when, word, write
-from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, tell_unseen
-from wsrm_mq.views.words import moment
+from wsrm_mq.cli.explain import explain, show_verdict, told_replies
+from wsrm_mq.cli.output import Column, as_json, facts, known, prose, rows_of, say, when, word, write
+from wsrm_mq.cli.place import Place, in_store, limit_option, now_ms, one_look, shorter_names, tell_unseen
 
 if TYPE_CHECKING:
     from wsrm_mq.views.outgoing import OutgoingView
@@ -40,17 +39,9 @@ sequence.add_command(explain)
 @click.option("--state", type=click.Choice(["created", "closed", "ended"]), help="Only those in this protocol state.")
 @term_option("--verdict", "verdict", "WORD", "Only those with this verdict: ok, running, blocked, faulted, …")
 @term_option("--after", "seq", "SEQUENCE", "Only sequences older than this one.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@limit_option
 @query_argument
-def list_(
-    place: Place,
-    query: str,
-    queue: str | None,
-    state: str | None,
-    verdict: str | None,
-    after: str | None,
-    limit: int,
-) -> None:
+def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | None) -> None:
     """List sequences, newest first, with the verdict on each.
 
     QUERY says which: words such as partner:acme verdict:blocked op:place -state:ended, and all of them have to hold.
@@ -60,42 +51,40 @@ def list_(
              wsrm-mq sequence list partner:acme op:place -state:ended
     """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.naming import find_sequence, shortened
+    from wsrm_mq.views.naming import find_sequence
     from wsrm_mq.views.outgoing import outgoing_of
 
-    asked = place.query(query, queue=queue, state=state, verdict=verdict)
+    asked = place.query(query, **terms)
     with one_look(place) as db:
-        behind = find_sequence(db, after) if after is not None else None
+        behind = find_sequence(db, seq) if seq is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
-        shorter = shortened(db, (view.identifier for view, _found in rows))
+        shorter = shorter_names(db, (view.identifier for view, _found in rows))
         replies = outgoing_of(db, [view.identifier for view, _found in rows])
         if not rows:
             tell_unseen(db, asked)
     if place.is_json:
         as_json(sequences=[_document(view, found, replies.get(view.identifier)) for view, found in rows])
         return
-    told = [Column("replies", rank=3)] if replies else []
-    table(
-        (
-            *(known("sequence", shorter), Column("queue"), word("state", rank=2), word("verdict"), "received", "held"),
-            *(Column("cursor", rank=1), Column("expected", rank=3), *told, when("active"), Column("from")),
-        ),
-        [
-            (
-                *(view.identifier, view.queue, view.state, found.word, view.received.count(), view.held),
-                *(view.cursor, view.expected, *(_told(replies.get(view.identifier)) for _ in told)),
-                *(view.active_at, view.partner or view.principal or view.peer),
-            )
-            for view, found in rows
-        ],
+    told = [Column("replies", rank=3, of=lambda row: _told(replies.get(row["sequence"])))] if replies else []
+    columns = (
+        *(known("sequence", shorter), Column("queue"), word("state", rank=2), word("verdict"), Column("received")),
+        *(Column("held"), Column("cursor", rank=1), Column("expected", rank=3)),
+        *(*told, when("active", "active_at"), Column("from")),
     )
+    rows_of(columns, [_row(view, found) for view, found in rows])
     if len(rows) == limit:
         say(f"There may be more: --after {rows[-1][0].identifier}")
 
 
+def _row(view: SequenceView, found: Verdict) -> dict[str, Any]:
+    source = view.partner or view.principal or view.peer
+    told = {"sequence": view.identifier, "verdict": found.word, "received": view.received.count(), "from": source}
+    return {**view._asdict(), **told}
+
+
 @sequence.command()
 @in_store
-@click.argument("part", metavar="SEQUENCE", shell_complete=completing.sequences)
+@click.argument("part", metavar="SEQUENCE", shell_complete=completing.values("seq"))
 def show(place: Place, part: str) -> None:
     """Show all that is known of a sequence. The last events of its life are there too.
 
@@ -110,18 +99,12 @@ def show(place: Place, part: str) -> None:
     with one_look(place) as db:
         view = reading.sequence(db, find_sequence(db, part))
         found = judge(db, view, now_ms())
-        shorter = on_terminal(db, view)
+        shorter = shorter_names(db, [view.identifier])
         events, replies = reading.ledger(db, view.identifier), outgoing(db, view.identifier)
     if place.is_json:
         as_json(sequence=_document(view, found, replies), ledger=[event._asdict() for event in events])
         return
-    times = {"created_at", "expires_at", "active_at", "due_at", "ended_at", "on_hold_since"}
-    times |= {"running_since", "retry_from", "retry_at"}
-    fields(
-        (name, moment(value) if name in times and value is not None else value)
-        for name, value in view._asdict().items()
-        if name not in UNSHOWN
-    )
+    facts({name: value for name, value in view._asdict().items() if name not in UNSHOWN})
     write("")
     show_verdict(place, found, shorter)
     if replies is not None:

@@ -158,14 +158,7 @@ def _served(application: Any, loaded: Loaded) -> tuple[Exit, bool]:
         for middleware in reliable:
             middleware.engine.ask()
         with _observed(first, settings):
-            stopped_by, all_answered = listener.run(
-                mounted or served,
-                announce=lambda url: write(f"wsrm-mq: serving {url}"),
-                ending=ending,
-                drain_seconds=DRAIN_SECONDS,
-                bounds=_bounds_of(settings, tell),
-                tell=tell,
-            )
+            stopped_by, all_answered = _run(listener, mounted or served, settings, ending, tell)
     except BaseException:
         _close(reliable, has_ended=False)
         raise
@@ -185,12 +178,22 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def _bounds_of(settings: Settings, tell: Callable[..., None]) -> ConnectionBounds:
-    """The bounds of the configuration; fewer connections where the system does not allow so many."""
+def _run(
+    listener: Listener, app: ASGIApplication, settings: Settings, ending: Callable[[], None], tell: Callable[..., None]
+) -> tuple[int, bool]:
+    """Serve ``app`` with the bounds of the configuration; with fewer connections where the system does not allow so
+    many. Answers what ``Listener.run`` does."""
     connections, limit = files_for(settings.max_connections)
     if connections < settings.max_connections:
         tell("serve.few_files", connections=connections, limit=limit)
-    return ConnectionBounds(connections, settings.keep_alive)
+    return listener.run(
+        app,
+        announce=lambda url: write(f"wsrm-mq: serving {url}"),
+        ending=ending,
+        drain_seconds=DRAIN_SECONDS,
+        bounds=ConnectionBounds(connections, settings.keep_alive),
+        tell=tell,
+    )
 
 
 def _close(reliable: list[Served], *, has_ended: bool) -> bool:
@@ -350,19 +353,12 @@ def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -
     served = offered(settings, settings.store)
     listener = Listener(settings.host, settings.port, settings.tls_certificate, settings.tls_key)
     spare_the_collector()
-    stopped_by, all_answered = listener.run(
-        served,
-        announce=lambda url: write(f"wsrm-mq: serving {url}"),
-        ending=partial(_ending, served),
-        drain_seconds=DRAIN_SECONDS,
-        bounds=_bounds_of(settings, tell),
-        tell=tell,
-    )
+
+    def ending() -> None:
+        say("wsrm-mq: stopping; what runs is finished first.")
+        served.ending()
+
+    stopped_by, all_answered = _run(listener, served, settings, ending, tell)
     if not all_answered:
         say("wsrm-mq: some requests were cut off; their clients will ask again.")
     context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
-
-
-def _ending(served: Mounted) -> None:
-    say("wsrm-mq: stopping; what runs is finished first.")
-    served.ending()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from wsrm_mq.cli.output import Column, key, when
 from wsrm_mq.cli.place import Place, now_ms, unconfirmed
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.views.overview import Room, Sight
 
+
+INSTANCE: Final = (key("instance", "name"), "host", Column("process", of="pid"), when("since", "started_at"))
+"""The columns of a process that uses the store."""
 
 # The room that pruning would free: for ``store prune``, and for an operator who is told that there is none.
 

@@ -7,20 +7,33 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, carry_out, will
+from wsrm_mq.cli.acts import Care, acting, committed
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, prose, result, say, table, when, word, write
-from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look
+from wsrm_mq.cli.output import (
+    Column,
+    as_json,
+    end_of,
+    facts,
+    listing,
+    prose,
+    result,
+    rows_of,
+    say,
+    when,
+    word,
+    write,
+)
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
 from wsrm_mq.errors import BadRequest, NotFound, Pending
-from wsrm_mq.views.words import counted, moment
+from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.store.transaction import Transaction
     from wsrm_mq.views.sources import Requests
 
-_TIMES: Final = ("since", "next_at", "on_hold_since")
+
 _LISTED: Final = 50
 """The most requests of a sequence that are shown."""
 to_argument: Final = click.argument("to", metavar="URL")
@@ -56,17 +69,9 @@ def list_(place: Place, query: str) -> None:
 
     with one_look(place) as db:
         found = sources.all_requests(db, query=place.query(query))
-    if place.is_json:
-        as_json(requests=[_document(one) for one in found])
-        return
     columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
-    table(
-        (*columns, when("next", rank=1), Column("error", rank=2)),
-        [
-            (*(one.to, one.state, one.sent, one.acknowledged, one.waiting, one.dead, one.since), one.next_at, one.error)
-            for one in found
-        ],
-    )
+    more = (when("next", "next_at", rank=1), Column("error", rank=2))
+    listing(place.is_json, "requests", found, (*columns, *more), document=_document)
 
 
 @source.command()
@@ -91,17 +96,11 @@ def show(place: Place, to: str) -> None:
         told = [{"sequence": one.sequence, **each._asdict()} for one in found for each in waiting[one.key]]
         as_json(requests=[_document(one) for one in found], waiting=told)
         return
+    columns = ("number", "message_id", Column("action", rank=1), when("stored", "stored_at"))
     for one in found:
-        times = {name: moment(at) for name in _TIMES if (at := getattr(one, name)) is not None}
-        fields({**_document(one), **times}.items())
+        facts(_document(one))
         write("")
-        table(
-            ("number", "message_id", Column("action", rank=1), when("stored"), "tries", Column("error", rank=2)),
-            [
-                (each.number, each.message_id, each.action, each.stored_at, each.tries, each.error)
-                for each in waiting[one.key]
-            ],
-        )
+        rows_of((*columns, "tries", Column("error", rank=2)), waiting[one.key])
 
 
 @source.command()
@@ -215,23 +214,17 @@ def _act(name: str, does: str, help: str) -> None:
     @to_argument
     def command(place: Place, care: Care, to: str) -> None:
         from wsrm_mq.acts.sequences import bury
+        from wsrm_mq.replay.acts import do_remainder
         from wsrm_mq.source.acts import act
-        from wsrm_mq.store.outside import run_once
 
         why = care.why()
 
         def verb(tx: Transaction) -> int:
             return act(tx, name, to, **why)
 
-        def tell(count: int | None) -> None:
-            which = "" if count is None else f" ({counted(count, 'sequence')})"
-            will(f"{does.format(to=to)}{which}", care.dry_run)
-
-        with looking(place):
-            pass
-        count = carry_out(place, care, lambda is_dry: run_once(place.path, verb, dry_run=is_dry), tell)
-        while not care.dry_run and run_once(place.path, bury):
-            pass
+        count = committed(place, care, verb, lambda count: f"{does.format(to=to)} ({counted(count, 'sequence')})")
+        if not care.dry_run:
+            do_remainder(place.path, bury)
         result(place.is_json, {"to": to, "sequences": count, "dry_run": care.dry_run})
 
 

@@ -11,9 +11,9 @@ import click
 
 from wsrm_mq.acts import others
 from wsrm_mq.cli.explain import renamed, source_of, told_source
-from wsrm_mq.cli.output import Column, as_json, as_line, fields, is_terminal, key, prose, table, when, write
-from wsrm_mq.cli.place import Place, in_store, looking
-from wsrm_mq.cli.sight import see
+from wsrm_mq.cli.output import as_json, as_line, fields, is_terminal, prose, rows_of, write
+from wsrm_mq.cli.place import Place, in_store, looking, shorter_names
+from wsrm_mq.cli.sight import INSTANCE, see
 from wsrm_mq.views.words import moment, size, span
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ def _first(findings: Iterable[Finding], most: int) -> dict[str, list[Finding]]:
 
 def _shorter_names(db: Database, findings: list[Finding]) -> dict[str, str]:
     """Identifiers of sequences on the screen, by which commands know them; none in a pipe."""
-    from wsrm_mq.views.naming import shortened
-
     shown = (one for few in _first(findings, SHOWN_OF_A_KIND).values() for one in few)
-    return shortened(db, (one.fact.view.identifier for one in shown if one.fact.view)) if is_terminal() else {}
+    return shorter_names(db, (one.fact.view.identifier for one in shown if one.fact.view))
 
 
 def _show_findings(place: Place, findings: list[Finding], shorter: Mapping[str, str]) -> None:
@@ -277,10 +275,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     )
     if at.instances:
         click.echo()
-        table(
-            (key("instance"), Column("host"), "process", when("since")),
-            [(one.name, one.host, one.pid, one.started_at) for one in at.instances],
-        )
+        rows_of(INSTANCE, at.instances)
 
 
 _FAULTED: Final = others.MESSAGES.step("which they are", reason="answered_with_fault")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, careful, carry_out, login, reason_given, signed, will
+from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, careful, carry_out, committed, login, reason_given, signed
 from wsrm_mq.cli.export import export_store
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, result, say, table, when
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, result, rows_of, say, table
 from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look, unconfirmed
-from wsrm_mq.cli.sight import AGES, expected, kept_as, lent
+from wsrm_mq.cli.sight import AGES, INSTANCE, expected, kept_as, lent
 from wsrm_mq.hints import store_flag
 from wsrm_mq.views.words import counted, moment, span
 
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
 
-# ``wsrm-mq store prune|backup|vacuum|adopt|rehearse|application``: what is done to a store as a whole.
+@click.group()
+def store() -> None:
+    """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
+
+
+store.add_command(export_store)
 
 
 class Age(click.ParamType):  # type: ignore[type-arg]
@@ -42,17 +47,12 @@ class Age(click.ParamType):  # type: ignore[type-arg]
         return age
 
 
-@click.command()
+@store.command()
 @in_store
 @acting
 @click.option("--older-than", type=Age(), required=True, help="Messages settled longer ago: seconds, or P7D.")
 @click.option("--ended-before", type=Age(), help="Forget sequences that ended longer ago too: seconds, or P30D.")
-def prune(
-    place: Place,
-    older_than: int,
-    ended_before: int | None,
-    care: Care,
-) -> None:
+def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -> None:
     """Delete messages that were settled long ago. What is undelivered, dead letters, and replies that may still be
     asked for stay, and with `retain_until_archived` what no archive holds. A service does this by itself, as its
     `retain` says; it may run meanwhile.
@@ -61,7 +61,6 @@ def prune(
     Example: wsrm-mq store prune --older-than P1D --dry-run
     """
     from wsrm_mq.queue.retention import Kept, Pruned, batches
-    from wsrm_mq.store.outside import run_once
 
     now = now_ms()
     asked = Kept(older_than, ended_before)
@@ -82,7 +81,7 @@ def prune(
             done = Pruned()
             for count, batch in enumerate(batches(lent(db), kept, now, **why), 1):
                 began = time.monotonic()
-                done = done.plus(run_once(place.path, batch))
+                done = done.plus(place.run(batch))
                 _let_others_write(db, count, time.monotonic() - began)
             say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
     result(place.is_json, dict(**done._asdict(), dry_run=care.dry_run))
@@ -129,7 +128,7 @@ def _words(pruned: Pruned) -> str:
     )
 
 
-@click.command()
+@store.command()
 @in_store
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite the target.")
@@ -151,7 +150,7 @@ def backup(place: Place, target: Path, force: bool) -> None:
     say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
 
 
-@click.command()
+@store.command()
 @in_store
 @careful
 def vacuum(place: Place, dry_run: bool, yes: bool) -> None:
@@ -194,17 +193,12 @@ _FATES = {
 }
 
 
-@click.command()
+@store.command()
 @in_store
 @acting
 @click.option("--deliver", is_flag=True, help="Deliver what is undelivered, as possible redeliveries.")
 @click.option("--current", is_flag=True, help="Nothing was forgotten: it was moved, or only its witness is lost.")
-def adopt(
-    place: Place,
-    deliver: bool,
-    current: bool,
-    care: Care,
-) -> None:
+def adopt(place: Place, deliver: bool, current: bool, care: Care) -> None:
     """Let a copy, or a store that was put back, be served. Says first what that means; the service has to be
     stopped.
 
@@ -216,7 +210,6 @@ def adopt(
     from wsrm_mq.queue import adopt as verbs
     from wsrm_mq.replay.acts import do_remainder
     from wsrm_mq.store.identity import identify
-    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite import presence, witness
 
     if current and deliver:
@@ -234,7 +227,7 @@ def adopt(
         return verbs.confirm(tx, **why) if current else verbs.adopt(tx, **why, deliver=deliver)
 
     def do(is_dry: bool) -> verbs.Adopted:
-        return run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+        return place.run(verb, unconfirmed=True, dry_run=is_dry)
 
     def tell(adopted: verbs.Adopted | None) -> None:
         assert adopted is not None
@@ -254,7 +247,7 @@ def adopt(
     result(place.is_json, dict(**adopted._asdict(), dry_run=care.dry_run))
 
 
-@click.command("rehearse")
+@store.command("rehearse")
 @in_store
 @careful
 def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
@@ -266,14 +259,13 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
     Example: wsrm-mq store rehearse --store /tmp/copy.db
     """
     from wsrm_mq.queue import adopt as verbs
-    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite.witness import begin_rehearsal
 
     def verb(tx: Any) -> None:
         verbs.rehearse(tx, place.path)
 
     def do(is_dry: bool) -> None:
-        run_once(place.path, verb, unconfirmed=True, dry_run=is_dry)
+        place.run(verb, unconfirmed=True, dry_run=is_dry)
 
     def tell(_result: None) -> None:
         if not dry_run:
@@ -286,17 +278,12 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
     result(place.is_json, dict(path=str(place.path), dry_run=dry_run))
 
 
-@click.command()
+@store.command()
 @in_store
 @acting
 @click.argument("old")
 @click.argument("new")
-def application(
-    place: Place,
-    care: Care,
-    old: str,
-    new: str,
-) -> None:
+def application(place: Place, care: Care, old: str, new: str) -> None:
     """Deliver to the application NEW what was stored for OLD.
 
     `none` is one without a name. `status` shows what waits for an application that no process serves.
@@ -305,7 +292,6 @@ def application(
     Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
     """
     from wsrm_mq.queue.adopt import rename
-    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     if new in PLACEHOLDERS or old in PLACEHOLDERS:
@@ -314,13 +300,7 @@ def application(
     def verb(tx: Transaction) -> int:
         return rename(tx, _name(old), _name(new), **why)
 
-    def do(is_dry: bool) -> int:
-        return run_once(place.path, verb, dry_run=is_dry)
-
-    def tell(count: int | None) -> None:
-        will(f"give {new} the queues of {old}: {count}", care.dry_run)
-
-    count = carry_out(place, care, do, tell)
+    count = committed(place, care, verb, lambda count: f"give {new} the queues of {old}: {count}")
     if not care.dry_run:
         say(f"{new} has the queues of {old}: {count}.")
     if place.is_json:
@@ -329,15 +309,6 @@ def application(
 
 def _name(word: str) -> str | None:
     return None if word == "none" else word
-
-
-@click.group()
-def store() -> None:
-    """Make, migrate, measure and verify a store; prune it, copy it, go on with a copy."""
-
-
-for _command in (prune, backup, vacuum, rehearse_on, adopt, application, export_store):
-    store.add_command(_command)
 
 
 _LOST = """\
@@ -358,7 +329,6 @@ def init(place: Place, yes: bool, actor: str | None, reason: str | None) -> None
     Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
     """
     from wsrm_mq.errors import StoreUnconfirmed
-    from wsrm_mq.store.outside import run_once
     from wsrm_mq.store.sqlite import schema
 
     is_new = not place.path.exists()
@@ -369,7 +339,7 @@ def init(place: Place, yes: bool, actor: str | None, reason: str | None) -> None
         say(_LOST, keep="\n")
         ask("", yes)
         schema.ensure(place.path, anew=True)
-        run_once(place.path, lambda tx: tx.ledger("begun_anew", reason=why, actor=who))
+        place.run(lambda tx: tx.ledger("begun_anew", reason=why, actor=who))
     if place.is_json:
         as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
         return
@@ -440,10 +410,7 @@ def info(place: Place) -> None:
         ]
     )
     if found["instances"]:
-        table(
-            (key("instance"), "host", "process", when("since")),
-            [(one["name"], one["host"], one["pid"], one["started_at"]) for one in found["instances"]],
-        )
+        rows_of(INSTANCE, found["instances"])
 
 
 def _measured(db: Database, place: Place) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import click
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting
 from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, prose, table, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, listing, prose, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_acts import clear
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.declaring import Declared
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from wsrm_mq.views.queues import Consumed, Subscription
 
 _LISTED: Final = "`wsrm-mq subscription list` has those that there are."
-name_argument = click.argument("name", metavar="SUBSCRIPTION", shell_complete=completing.subscriptions)
+name_argument = click.argument("name", metavar="SUBSCRIPTION", shell_complete=completing.values("a subscription"))
 
 
 @click.group()
@@ -42,20 +41,12 @@ def list_(place: Place) -> None:
 
     with one_look(place) as db:
         found, its = queues.subscriptions(db), {one.queue: one for one in queues.consumed(db)}
-    if place.is_json:
-        as_json(subscriptions=[_document(one, its.get(one.queue)) for one in found])
-        return
-    columns = (end_of("queue"), Column("pattern"), Column("filter", rank=2), Column("client"), word("state"))
-    table(
-        (*columns, "messages", Column("backlog", rank=1), when("seen", rank=1)),
-        [
-            (
-                *(one.queue, one.pattern, one.filter, one.client, one.state),
-                *(its[one.queue].messages if one.queue in its else None, one.backlog, one.seen_at),
-            )
-            for one in found
-        ],
+    columns = (
+        *(end_of("queue"), "pattern", Column("filter", rank=2), "client", word("state")),
+        Column("messages", of=lambda row: row.get("messages")),
+        *(Column("backlog", rank=1), when("seen", "seen_at", rank=1)),
     )
+    listing(place.is_json, "subscriptions", [_document(one, its.get(one.queue)) for one in found], columns)
 
 
 @subscription.command()
@@ -84,8 +75,7 @@ def show(place: Place, name: str) -> None:
     if place.is_json:
         as_json(subscription=_document(one, its), next_steps=[step._asdict() for step in place.offered(steps)])
         return
-    times = {"seen_at": moment(one.seen_at), "next_at": None if its.next_at is None else moment(its.next_at)}
-    fields({**_document(one, its), **times}.items())
+    facts(_document(one, its))
     write("")
     prose(f"{told_of(its)[:1].upper()}{told_of(its)[1:]}.")
     show_steps(place, steps, {})
@@ -141,13 +131,9 @@ def clients(place: Place) -> None:
 
     with one_look(place) as db:
         found = topics.clients(db, instances_of(file_of(db)), now_ms())
-    if place.is_json:
-        as_json(clients=[{**one._asdict(), "seen_at": int(one.seen_at * 1000)} for one in found])
-        return
-    table(
-        (key("client"), "process", word("state"), when("seen"), end_of("queues"), Column("patterns", rank=1)),
-        [
-            (one.name, one.pid, one.state, int(one.seen_at * 1000), ", ".join(one.queues), ", ".join(one.patterns))
-            for one in found
-        ],
+    columns = (
+        *(key("client", "name"), Column("process", of="pid"), word("state"), when("seen", "seen_at")),
+        *(Column("queues", keeps_end=True, whole=", ".join), Column("patterns", rank=1, whole=", ".join)),
     )
+    rows = [{**one._asdict(), "seen_at": int(one.seen_at * 1000)} for one in found]
+    listing(place.is_json, "clients", rows, columns)

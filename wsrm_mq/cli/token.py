@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import actor_option, login, will
-from wsrm_mq.cli.output import Column, as_json, key, say, table, when, write
+from wsrm_mq.cli.acts import actor_option, changed, login
+from wsrm_mq.cli.output import Column, key, listing, when, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
 from wsrm_mq.cli.queue_acts import done
 from wsrm_mq.cli.queue_common import dry_run_option
@@ -84,14 +84,12 @@ def add(
 
     done(place, verb, dry_run)
     until = "" if ends is None else f" until {moment(ends)}"
-    if dry_run:
-        will(f"let {name} {_told(grants)}{until}", dry_run)
-    else:
-        say(f"{name} may {_told(grants)}{until}." + ("" if secret is None else " Its secret is shown only now:"))
     shown = None if dry_run else secret
-    if place.is_json:
-        as_json(token=name, secret=shown, certificate=certificate, grants=grants, expires_at=ends, dry_run=dry_run)
-    elif shown is not None:
+    would, did = f"let {name} {_told(grants)}{until}", f"{name} may {_told(grants)}{until}."
+    did += "" if shown is None else " Its secret is shown only now:"
+    answer = {"token": name, "secret": shown, "certificate": certificate, "grants": grants, "expires_at": ends}
+    changed(place.is_json, dry_run, would, did, **answer)
+    if shown is not None and not place.is_json:
         write(shown)
 
 
@@ -120,23 +118,17 @@ def list_(place: Place) -> None:
 
     with one_look(place) as db:
         found = listed(db)
-    if place.is_json:
-        as_json(tokens=[_document(one) for one in found])
-        return
-    columns = (key("name"), Column("may", 24), when("expires"), when("used", rank=1))
-    table(
-        (*columns, Column("certificate", rank=2), when("made", rank=2)),
-        [(one.name, _told(one.grants), one.expires_at, one.used_at, one.certificate, one.created_at) for one in found],
+    columns = (
+        *(key("name"), Column("may", 24, of="grants", whole=_told), when("expires", "expires_at")),
+        *(when("used", "used_at", rank=1), Column("certificate", rank=2), when("made", "created_at", rank=2)),
     )
-
-
-def _document(one: Any) -> dict[str, Any]:
-    return {name: value for name, value in one._asdict().items() if name != "digest"}
+    rows = [{name: value for name, value in one._asdict().items() if name != "digest"} for one in found]
+    listing(place.is_json, "tokens", rows, columns)
 
 
 @token.command()
 @in_store
-@click.argument("name", shell_complete=completing.tokens)
+@click.argument("name", shell_complete=completing.values("a token"))
 @dry_run_option
 @actor_option
 def revoke(place: Place, name: str, dry_run: bool, actor: str | None) -> None:
@@ -154,6 +146,4 @@ def revoke(place: Place, name: str, dry_run: bool, actor: str | None) -> None:
         tx.add_ledger("token_revoked", None, actor=actor or login(), reason=name)
 
     done(place, verb, dry_run)
-    will(f"revoke the token {name}", dry_run) if dry_run else say(f"{name} is revoked.")
-    if place.is_json:
-        as_json(token=name, dry_run=dry_run)
+    changed(place.is_json, dry_run, f"revoke the token {name}", f"{name} is revoked.", token=name)

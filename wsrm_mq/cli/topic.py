@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, will
+from wsrm_mq.cli.acts import Care, acting, actor_option, committed
 from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import Column, as_json, end_of, result, say, table, when
-from wsrm_mq.cli.place import Place, in_store, looking, one_look
+from wsrm_mq.cli.output import Column, end_of, listing, result, say, when
+from wsrm_mq.cli.place import Place, in_store, one_look
 from wsrm_mq.cli.queue_messages import message_options, put_by_hand
 from wsrm_mq.errors import Unrouted
 from wsrm_mq.views.words import counted
@@ -50,11 +50,8 @@ def list_(place: Place, asked: str | None) -> None:
         check_topic(asked)
     with one_look(place) as db:
         found = [one for one in bindings(db) if asked is None or matches(one.pattern, asked)]
-    if place.is_json:
-        as_json(bindings=[one._asdict() for one in found])
-        return
     columns = (Column("pattern", 40), Column("filter", rank=1), end_of("queue"), Column("kind", rank=2))
-    table((*columns, when("bound", rank=3)), found)
+    listing(place.is_json, "bindings", found, (*columns, when("bound", "created_at", rank=3)))
 
 
 @topic.command()
@@ -75,8 +72,8 @@ def publish(place: Place, name: str, file: BinaryIO, mandatory: bool, actor: str
     """
     from wsrm_mq.node import Node
 
-    def published(node: Node, body: bytes, given: dict[str, Any]) -> tuple[Published, int | None]:
-        done = node.publish(name, body, mandatory=mandatory, **given)
+    def published(node: Node, body: bytes, wished: dict[str, Any]) -> tuple[Published, int | None]:
+        done = node.publish(name, body, mandatory=mandatory, **wished)
         return done, done.position
 
     try:
@@ -112,7 +109,6 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
              wsrm-mq topic retain "orders/#" 0 --reason "not wanted"
     """
     from wsrm_mq.queue import retaining
-    from wsrm_mq.store.outside import run_once
 
     why = care.why()
     lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
@@ -126,14 +122,11 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
             tx.add_ledger(event, kept.key, **{**why, "reason": f"{pattern} {lasts}: {why['reason']}"})
         return given_up
 
-    def tell(given_up: int | None) -> None:
-        what = f"keep what is published to {pattern} {lasts}"
+    def says(given_up: int) -> str:
         if seconds == 0:
-            what = f"keep nothing of {pattern}: {counted(given_up or 0, 'message')} given up"
-        will(what, care.dry_run)
+            return f"keep nothing of {pattern}: {counted(given_up, 'message')} given up"
+        return f"keep what is published to {pattern} {lasts}"
 
-    with looking(place):
-        pass
-    given_up = carry_out(place, care, lambda is_dry: run_once(place.path, act, dry_run=is_dry), tell)
+    given_up = committed(place, care, act, says)
     answer = {"pattern": pattern, "retain": seconds, "given_up": given_up, "dry_run": care.dry_run}
     result(place.is_json, answer)

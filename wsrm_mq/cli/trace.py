@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.output import Column, as_json, end_of, key, say, table, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, key, rows_of, say, when, word, write
 from wsrm_mq.cli.place import Place, in_store, one_look
 from wsrm_mq.errors import NotAllowed, NotFound, WSRMError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("trace")
 @in_store
-@click.argument("which", metavar="MESSAGE", shell_complete=completing.positions())
+@click.argument("which", metavar="MESSAGE", shell_complete=completing.values("a position"))
 def message_trace(place: Place, which: str) -> None:
     """Show the way of a message over the nodes.
 
@@ -37,11 +38,8 @@ def message_trace(place: Place, which: str) -> None:
 
     with one_look(place) as db:
         here, (origin, own) = node_name(db).name, _found(db, which)
-    others = Neighbours(place.settings, "wsrm-mq")
-    try:
+    with closing(Neighbours(place.settings, "wsrm-mq")) as others:
         told = {} if origin is None else others.trace(origin)
-    finally:
-        others.close()
     away = [{"node": name, "why": str(one)} for name, one in told.items() if isinstance(one, WSRMError)]
     answers = {here: own, **{name: one for name, one in told.items() if not isinstance(one, WSRMError)}}
     nothing = [name for name, stops in answers.items() if not stops]
@@ -54,11 +52,8 @@ def message_trace(place: Place, which: str) -> None:
         as_json(origin=origin, stops=rows, nothing=nothing, away=away)
         return
     write(origin or "It was put here, and goes to no other node.")
-    columns = (
-        *("hop", end_of("node"), end_of("queue"), word("state"), "reason", when("since"), end_of("next_hop")),
-        *(key("position"), Column("holder", rank=1)),
-    )
-    table(columns, [[row[column if isinstance(column, str) else column.name] for column in columns] for row in rows])
+    columns = ("hop", end_of("node"), end_of("queue"), word("state"), "reason", when("since"), end_of("next_hop"))
+    rows_of((*columns, key("position"), Column("holder", rank=1)), rows)
     for row in rows:
         if row["error"]:
             say(f"{row['node']}: {row['error']}")

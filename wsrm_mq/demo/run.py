@@ -111,13 +111,9 @@ LONGEST: Final = 50.0
 """Seconds after which the demo gives up and tells its counts so far."""
 START: Final = 30.0
 POLL: Final = 0.004
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    messages: int
-    connections: int
-    line: Line
+CONNECTIONS: Final = 4
+LOST: Final = 0.15
+"""The share of transmissions that get lost, and of those that come twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +146,11 @@ class Result:
         return self.lost == 0 and self.duplicates_delivered == 0 and self.in_order and not self.problem
 
 
-def run(setup: Setup, directory: Path, screen: PlainScreen) -> Result:
-    """Run it with both databases in ``directory``. Raises ``DemoFailed`` where it cannot be run to its end."""
+def run(messages: int, seed: int, directory: Path, screen: PlainScreen) -> Result:
+    """Run it with so many ``messages``, and both databases in ``directory``. Raises ``DemoFailed`` where it cannot be
+    run to its end."""
     began = time.monotonic()
-    demo = _Demo(setup, directory, screen)
+    demo = _Demo(messages, seed, directory, screen)
     problem = ""
     try:
         demo.begin()
@@ -173,12 +170,11 @@ class _Demo:
     REPLAY: Final = 5
     """A replay of so many messages is worth a line."""
 
-    def __init__(self, setup: Setup, directory: Path, screen: PlainScreen) -> None:
-        self._messages, self._connections = setup.messages, setup.connections
-        self._screen = screen
+    def __init__(self, messages: int, seed: int, directory: Path, screen: PlainScreen) -> None:
+        self._messages, self._screen = messages, screen
         # A thread for each connection: none of them has to wait for another one's.
-        self._server = Server(directory, threads=setup.connections + 2)
-        self._source = Source(self._server.port, setup.messages, setup.connections, setup.line)
+        self._server = Server(directory, threads=CONNECTIONS + 2)
+        self._source = Source(self._server.port, messages, CONNECTIONS, Line(LOST, LOST, seed=seed))
         self._observer = Observer(self._server.service_db, self._server.store)
         self._tries = self.TRIES
 
@@ -188,7 +184,7 @@ class _Demo:
         server.wait(START)
         self._screen.say(f"The service runs under wsrm-mq serve, process {server.pid}, port {server.port}.")
         source.create()
-        self._screen.say(f"Sequence {source.identifier}: {self._messages} messages, {self._connections} connections.")
+        self._screen.say(f"Sequence {source.identifier}: {self._messages} messages, {CONNECTIONS} connections.")
         source.start()
 
     def go_on(self, deadline: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
-from wsrm_mq.cli.output import Exit, as_json, fields, inert, say, table, write
+from wsrm_mq.cli.output import Exit, as_json, fields, say, table, write
 from wsrm_mq.cli.pipeline.jobs import SETTINGS, check_sources, directory, in_session
-from wsrm_mq.cli.place import config_option, json_option, now_ms
+from wsrm_mq.cli.place import config_option, configured, json_option, now_ms
 from wsrm_mq.cli.progress import messages_shown
 from wsrm_mq.cli.replay import show_header
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed
+from wsrm_mq.events.inert import inert
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
@@ -177,9 +177,7 @@ def status(directory: Path, is_json: bool) -> None:
 
 def _allowed(config: Path | None) -> tuple[str, ...]:
     """The addresses that are configured where the command runs."""
-    from wsrm_mq.config import find_file, load
-
-    return tuple(load(config or find_file(os.environ), os.environ).replay_targets)
+    return configured(config).replay_targets
 
 
 def _tell(directory: Path, found: Standing, is_json: bool, **more: Any) -> None:
