@@ -419,6 +419,31 @@ def test_closing_gives_back_uncounted_what_was_not_begun(node: Node, rows: Rows,
     assert rows("SELECT count(*) FROM subscription WHERE ended_at IS NULL") == [(0,)]
 
 
+@pytest.mark.local("waits as a consumer of the local node does")
+def test_what_comes_for_a_consumer_that_has_waited_for_longer_than_a_lease_is_not_taken_back(node: Node) -> None:
+    node.declare("orders", lease=0.2)
+    with node.subscribe("orders") as subscription:
+        assert subscription.hand_over(lambda: None) is None
+        time.sleep(0.3)
+        node.put("orders", 1)
+        until(lambda: leased(node) == 1)
+        time.sleep(0.05)
+        assert leased(node) == 1
+        assert subscription.take(0) is not None
+
+
+@pytest.mark.local("counts the transactions of the local node")
+def test_consumers_that_wait_cost_no_transaction(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put("others", 0)
+    idle = [node.subscribe("orders") for _ in range(3)]
+    turns: list[object] = []
+    monkeypatch.setattr(node.supply, "_turn", lambda *arguments: turns.append(arguments))
+    assert [one.take(0.05) for one in idle] == [None] * 3
+    node.doorbell.ring()
+    node.supply.look()
+    assert turns == []
+
+
 @pytest.mark.scenario("Q-016")
 def test_a_consumer_that_waits_is_woken_by_a_put_of_another_process(node: Node, program: Program) -> None:
     node.declare("orders")

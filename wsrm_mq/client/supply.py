@@ -242,11 +242,12 @@ class RemoteSupply:
         if feed is not None:
             await feed.stop()
 
-    def ask(self) -> None:
-        """Look whether there is something to send."""
+    def ask(self, *flows: Flow) -> None:
+        """Look whether these have something to send, and whether there is room for more."""
         now = now_ms()
-        for feed in list(self._feeds.values()):
-            if feed.flow.is_starved or feed.flow.needs(now):
+        for flow in flows:
+            feed = self._feeds.get(flow)
+            if feed is not None and (flow.has_room or flow.is_due(now)):
                 feed.ask()
 
     def acknowledged(self, flow: Flow, message: Message) -> None:

@@ -174,7 +174,7 @@ class AsyncSubscription:
                 with suppress(KeeperGone):  # those that it kept are gone with it
                     answers = await asyncio.wrap_future(one.home.send(acknowledged))
                 one.flow.sent(acknowledged, answers.count(Settlement.LOST))
-                one.home.supply.ask()
+                one.home.supply.ask(one.flow)
 
     async def catch_up(self) -> AsyncIterator[AsyncMessage]:
         """See ``Subscription.catch_up``."""

@@ -137,8 +137,14 @@ class Flow:
     def due_at(self) -> int | None:
         """When the next acknowledgements or renewals are due, ms."""
         with self._lock:
+            if not self._is_used:
+                return None
             renewed_at = self._backlog.renewed_at(self._stuck()) if self.is_attended else None
             return min((at for at in (self._batch.due_at, renewed_at, self._left_at) if at is not None), default=None)
+
+    @property
+    def _is_used(self) -> bool:
+        return bool(self._backlog.unsettled or self._batch.waiting)
 
     @property
     def _left_at(self) -> int | None:
@@ -153,14 +159,20 @@ class Flow:
         """The messages in no group that wait; a barrier message is leased by none."""
         return [one for one in self._backlog.waiting if one.lane is None and not one.message.is_barrier]
 
-    def needs(self, now: int) -> bool:
-        """There is something to send or to ask for."""
+    @property
+    def has_room(self) -> bool:
+        return self.is_open and self.load.room > 0
+
+    def is_due(self, now: int) -> bool:
+        """There is something to send."""
         with self._lock:
+            if not self._is_used:
+                return False
             self._forget_ended(now)
-            due = self._backlog.renewed_at(self._stuck())
-            wants = self.load.room > 0 or self.is_starved or (due is not None and due <= now)
+            is_full = self._batch.is_due(now) or bool(self._batch.waiting and self.is_starved)
             is_left = self._left_at is not None and self._left_at <= now
-            return self._batch.is_due(now) or (self.is_open and (is_left or (self.is_attended and wants)))
+            renewed_at = self._backlog.renewed_at(self._stuck()) if self.is_attended else None
+            return is_full or (self.is_open and (is_left or (renewed_at is not None and renewed_at <= now)))
 
     def _forget_ended(self, now: int) -> None:
         for one in self._backlog.forget_ended(now):
@@ -387,6 +399,8 @@ class Flow:
                 return False
             self._backlog.arrive(held)
             waiters = self._all_waiters() if held else []
+            if waiters:  # its consumer was there until now, however long it has waited
+                self._came_at = self._clock()
         _call(waiters)
         return True
 

@@ -39,7 +39,7 @@ class Supplies(Protocol):
 
     @property
     def clock(self) -> Callable[[], int]: ...
-    def ask(self) -> None: ...
+    def ask(self, *flows: Flow) -> None: ...
     def acknowledged(self, flow: Flow, message: Message) -> None: ...
 
 
@@ -214,7 +214,7 @@ class Subscription:
     def ask(self) -> None:
         """Look whether there is something to send or to lease."""
         for one in self.parts:
-            one.home.supply.ask()
+            one.home.supply.ask(one.flow)
 
     def catch_up(self) -> Iterator[Message]:
         """The messages that were there when this is called, each acknowledged when the next is asked for; they end when
@@ -252,7 +252,7 @@ class Subscription:
             with suppress(KeeperGone):  # those that it kept are gone with it
                 answers = self._node.send(acknowledged).result()
             self.flow.sent(acknowledged, answers.count(Settlement.LOST))
-            self._node.supply.ask()
+            self._node.supply.ask(self.flow)
 
     def send_last(self) -> list[Future[list[Settlement]]]:
         """See ``node.at_exit``. What is express is sent by its own place."""
@@ -272,7 +272,7 @@ class Subscription:
         if not self._node.replace_filter(self.flow, filter):
             self.terms = self.terms._replace(filter=filter)
             self.flow.wanted = wanted
-            self._node.supply.ask()
+            self._node.supply.ask(self.flow)
         for one in self._beside:
             one.replace(filter)
 

@@ -2,7 +2,8 @@
 what waits, and leases as much as they have room for.
 
 It waits for nothing and has no thread: a turn is asked for by a consumer, by the doorbell, or by the watch when
-something is due, and is run by the writer.
+something is due, and is run by the writer. It is of those that have something to send, and of those that have room
+where something is ready: thousands that wait cost no transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wsrm_mq.store.store import Store
 from wsrm_mq.store.subscribing import OTHER_LOADS
 from wsrm_mq.store.transaction import Transaction
 
-SOON_SECONDS: Final = 1.0
+SOON_MS: Final = 1_000
 LEFT_SECONDS: Final = 0.1
 """How long a message is left to a consumer of another process that has the smaller part of its backlog in use."""
 
@@ -70,7 +71,11 @@ class Supply:
         self.clock: Callable[[], int] = store.believed.steady or store.clock
         self._flows: list[Flow] = []
         self._lock = threading.Lock()
-        self._under_way = self._again = False
+        self._under_way = False
+        self._asked: set[Flow] = set()
+        """The flows that are looked at next."""
+        self._is_rung = False
+        """Something may be ready for any of them."""
         self._looks_at = 0
         """The time when the watch looks next, in ms."""
         self._turns = 0
@@ -84,7 +89,7 @@ class Supply:
     def add(self, flow: Flow) -> None:
         with self._lock:
             self._flows = [*self._flows, flow]
-        self.ask()
+        self.ask(flow)
 
     def remove(self, flow: Flow) -> None:
         with self._lock:
@@ -92,19 +97,18 @@ class Supply:
 
     def look(self) -> float:
         """The watch calls it: ask where something is due. Answers after how many seconds it looks again."""
-        if not self._flows:
-            self._looks_at = self.clock() + round(SOON_SECONDS * 1000)
-            return SOON_SECONDS
-        self.ask()
         now = self.clock()
-        due = min((at for flow in self.flows if (at := flow.due_at()) is not None), default=now + 1_000)
-        self._looks_at = min(max(due, now + 2), now + round(SOON_SECONDS * 1000))
+        if not 0 < self._looks_at - now <= SOON_MS:
+            flows = self.flows
+            self.ask(*flows)
+            due = min((at for flow in flows if (at := flow.due_at()) is not None), default=now + SOON_MS)
+            self._looks_at = min(max(due, now + 2), now + SOON_MS)
         return (self._looks_at - now) / 1000
 
     def acknowledged(self, flow: Flow, message: Message) -> None:
         """A consumer has taken a message: its acknowledgement is sent when that is due."""
         if flow.acknowledge(message):
-            self.ask()
+            self.ask(flow)
             return
         self._mind(flow)
 
@@ -116,45 +120,67 @@ class Supply:
             self._nudge()
 
     def rung(self) -> None:
-        """Another process may have made something ready: ask, where there is room for it. Of many that are told of one
-        message one leases it, and the others do not keep it waiting."""
-        wanted = {name for flow in self._flows if flow.load.room for name in flow.names}
-        try:
-            with self._store.reader() as db:
-                now = self._store.reached()
-                queues = [declaring.read(db, name) for name in wanted]
-                is_ready = any(one.policy.barrier or count_ready(db, one, None, now, most=1) for one in queues)
-        except WSRMError:
-            is_ready = True  # a turn tells the consumer
-        if is_ready:
-            self.ask()
+        """Something may be ready: have it leased, where there is room for it."""
+        self._is_rung = True
+        self.ask()
 
-    def ask(self) -> None:
-        """Look whether there is something to send or to lease."""
-        now = self.clock()
-        flows = [flow for flow in self._flows if flow.needs(now)]
-        if not flows:
-            return
+    def ask(self, *flows: Flow) -> None:
+        """Look whether these have something to send, and whether something is ready for them."""
         with self._lock:
+            self._asked.update(flows)
             if self._under_way:
-                self._again = True
                 return
-            self._under_way, self._again = True, False
-        self._turn()
+            self._under_way = True
+        self._go_on()
 
-    def _turn(self) -> None:
-        flows = self._flows
-        sent = {flow: found for flow in flows if (found := flow.to_send())}
-        left = [one.message.lease for flow in flows for one in flow.to_take_back()]
-        renewed = {flow: found for flow in flows if (found := flow.to_renew())}
+    def _go_on(self) -> None:
+        """Begin a turn for those that have asked and need one."""
+        while True:
+            with self._lock:
+                asked, self._asked = self._asked, set()
+                is_rung, self._is_rung = self._is_rung, False
+                self._under_way = bool(asked or is_rung)
+            if not self._under_way:
+                return
+            now = self.clock()
+            due = {flow for flow in asked if flow.is_due(now)}
+            waiting = {flow for flow in (self._flows if is_rung else asked) if flow.has_room} - due
+            ready = self._ready({flow.names for flow in waiting})
+            taking = {flow for flow in waiting if flow.names in ready}
+            if due or taking:
+                self._turn(due, [flow for flow in self._flows if flow in due or flow in taking])
+                return
+
+    def _ready(self, queues: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
+        """The queues of these in which something may be ready. Of many processes that are told of one message one
+        leases it, and the others do not keep it waiting."""
+        found: set[tuple[str, ...]] = set()
+        for names in queues:
+            try:
+                with self._store.reader() as db:
+                    now = self._store.reached()
+                    is_ready = any(
+                        one.policy.barrier or count_ready(db, one, None, now, most=1)
+                        for one in (declaring.read(db, name) for name in names)
+                    )
+            except WSRMError:
+                is_ready = True  # a turn tells the consumer
+            if is_ready:
+                found.add(names)
+        return found
+
+    def _turn(self, due: set[Flow], flows: list[Flow]) -> None:
+        sent = {flow: found for flow in due if (found := flow.to_send())}
+        left = [one.message.lease for flow in due for one in flow.to_take_back()]
+        renewed = {flow: found for flow in due if (found := flow.to_renew())}
         try:
             self._store.submit(
                 partial(self._run, flows, sent, left, renewed),
-                partial(self._done, flows, sent),
+                partial(self._done, sent),
                 keep=bool(sent or left),
             )
         except StoreError as error:
-            self._done(flows, sent, None, error)
+            self._done(sent, None, error)
 
     # in the transaction
 
@@ -202,7 +228,7 @@ class Supply:
         except WSRMError as error:
             turn.failed.update(dict.fromkeys(rivals, error))
             return
-        if len(found) == 1:
+        if len(found) == 1 and found[0].policy.barrier is not None:
             for flow in rivals:
                 turn.leased.setdefault(flow, []).extend(barriers_for(tx, found[0], flow.granted.key))
         others = self._others(tx, found[0])
@@ -212,8 +238,9 @@ class Supply:
                 return
             for index, (flow, part) in enumerate(zip(rivals, parts, strict=True)):
                 got = _leased(tx, found, flow, part, turn) if part else []
-                turn.leased.setdefault(flow, []).extend(got)
-                self._turns += bool(got)
+                if got:
+                    turn.leased.setdefault(flow, []).extend(got)
+                    self._turns += 1
                 load = loads[index]
                 is_through = len(got) < part
                 loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
@@ -241,24 +268,21 @@ class Supply:
             self._left_at = None
         elif self._left_at is None:
             self._left_at = tx.measured
-            timer = threading.Timer(LEFT_SECONDS + 0.01, self.ask)
+            timer = threading.Timer(LEFT_SECONDS + 0.01, self.rung)
             timer.daemon = True
             timer.start()
         return mine
 
     # when it is committed
 
-    def _done(
-        self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], turn: Turn | None, error: BaseException | None
-    ) -> None:
+    def _done(self, sent: dict[Flow, list[Held]], turn: Turn | None, error: BaseException | None) -> None:
         try:
             if turn is None:
-                self._not_done(flows, sent, error)
+                self._not_done(sent, error)
             else:
                 self._deliver(sent, turn)
         finally:
-            with self._lock:
-                self._under_way, again = False, self._again and error is None
+            self._under_way = False
         if sent and error is None:
             self._settled()
         if turn is not None and (
@@ -267,7 +291,7 @@ class Supply:
             or any(one.is_barrier or one.is_told for leased in turn.leased.values() for one in leased)
         ):
             self._tell()
-        if again:
+        if error is None:
             self.ask()
 
     def _deliver(self, sent: dict[Flow, list[Held]], turn: Turn) -> None:
@@ -292,12 +316,12 @@ class Supply:
         if any(rest):
             self._store.submit(rest.settle, lambda _result, _error: None, keep=True)
 
-    def _not_done(self, flows: Sequence[Flow], sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
+    def _not_done(self, sent: dict[Flow, list[Held]], error: BaseException | None) -> None:
         """A turn was not stored: the watch tries again where the store may be written later, else no flow goes on."""
         for flow, held in sent.items():
             flow.not_sent(held)
         if not (isinstance(error, StoreUnavailable) and self._store.is_open):
-            for flow in flows:
+            for flow in self.flows:
                 flow.end(error)
 
 

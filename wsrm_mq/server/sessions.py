@@ -41,7 +41,7 @@ from wsrm_mq.server.bounds import Bounds, Use
 from wsrm_mq.server.waiting import Lines, Wanted, give_back, taken
 from wsrm_mq.store.transaction import Transaction as Unit
 
-WATCH_SECONDS: Final = 0.1
+WATCH_SECONDS: Final = 0.25
 """The time between two looks for sessions that were silent for too long."""
 REMEMBERED: Final = 10_000
 LATE_SECONDS: Final = 60.0

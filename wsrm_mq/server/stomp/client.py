@@ -141,7 +141,7 @@ class Client:
             self._has_written = False
             if self._served is not None and time.monotonic() - looked_at >= WATCH_SECONDS:
                 looked_at = time.monotonic()
-                self._served.principal = await asyncio.to_thread(self._access.still, self._served.principal)
+                self._served.principal = self._access.still(self._served.principal)
 
     # its frames
 
