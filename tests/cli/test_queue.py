@@ -16,6 +16,8 @@ from tests.cli.conftest import Service
 from tests.cli.test_completion import offered
 from tests.support.commands import Wsrm, document
 from wsrm_mq.node import connect
+from wsrm_mq.queue import clearing
+from wsrm_mq.store import outside
 from wsrm_mq.store.driver import connect_looker
 from wsrm_mq.store.invariants import all_findings
 
@@ -207,6 +209,39 @@ def test_acts_are_tried_asked_for_and_written_down(orders: Path, wsrm: Wsrm) -> 
         ("queue_purged", "alice", "test data"),
         ("queue_deleted", "alice", "test data"),
     ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("queue", "delete", "orders"), ("queue", "purge", "orders"), ("subscription", "drop", "shop/s")],
+    ids=str,
+)
+def test_much_is_given_up_in_transactions_between_which_others_write_and_not_where_it_is_used(
+    orders: Path, wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    written, before = [], outside.run_once
+
+    def run_once(*arguments: Any, **options: Any) -> Any:
+        written.append(not options.get("dry_run"))
+        return before(*arguments, **options)
+
+    with connect(orders) as node:
+        node.bind("db/#", "orders")
+        node.subscribe_durable("db/#", "s", client="shop")
+        for number in range(7):
+            node.publish("db/add", number)
+        if command[1] != "purge":
+            (one,) = node.receive(command[-1])
+            assert wsrm(*command, *WHY).exit_code == 4
+            one.release()
+        monkeypatch.setattr(clearing, "PIECE", 2)
+        monkeypatch.setattr("wsrm_mq.store.outside.run_once", run_once)
+        assert document(wsrm(*command, "--dry-run", "--json"))["purged"] == 7
+        assert not any(written), "a rehearsal counts, and holds no transaction open"
+        assert document(wsrm(*command, *WHY, "--json"))["purged"] == 7
+        assert sum(written) >= 5
+        assert (node.peek(command[-1]) == []) if command[1] == "purge" else ({*node.keys()}.isdisjoint(command))
+    assert [actor for _event, actor, reason in acts(wsrm) if reason == "test data"] == ["alice"]
 
 
 @pytest.mark.parametrize("command", ["show", "stats", "peek", "get", "purge", "delete", "put"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -19,6 +20,7 @@ from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
+    from wsrm_mq.queue.clearing import Cleared
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.transaction import Transaction
 
@@ -147,47 +149,75 @@ def _bindable(tx: Transaction, name: str) -> Declared:
     return found
 
 
-def clear(
-    place: Place,
-    care: Care,
-    name: str,
-    event: str,
-    text: str,
-    verb: Callable[..., Any],
-    in_parts: Callable[[], int] = lambda: 0,
-) -> None:
-    """``in_parts``: does most of it before, in transactions of its own; answers of how many messages."""
+class Clear(NamedTuple):
+    """A way to clear a queue. ``last``: its last transaction, which does what is left; much is given up in parts ahead
+    of it, between which others write, where ``check`` has raised nothing. ``takes_leased``: leases keep nothing."""
+
+    event: str
+    text: str
+    reason: str
+    last: Callable[[Transaction, Declared], Cleared]
+    check: Callable[[Transaction, Declared], None] = lambda _tx, _found: None
+    takes_leased: bool = False
+
+
+def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper: int | None = None) -> None:
+    from wsrm_mq.queue import browsing, clearing
+
     why = care.why()
 
-    def act(tx: Transaction) -> Any:
+    def checked(tx: Transaction) -> tuple[Declared, Cleared]:
         found = consumed(tx.db, name)
         if not found.is_declared:
             steps = "`wsrm-mq dead-letter discard QUERY` gives dead letters up."
             raise NotAllowed(f"{name} is a queue of the store's own: {steps}")
-        try:
-            cleared = verb(tx, found)
-        except KeeperGone as error:
-            raise KeeperGone(error.args[0], "Have a program delete it, `node.delete`; --force loses them.") from None
-        except QueueBusy as error:
-            told = str(error).replace("`force=True`", "--force")
-            told = told.replace("`if_empty`", "--if-empty").replace("`if_unused`", "--if-unused")
-            raise QueueBusy(told.replace("Purge it", f"Purge it: `wsrm-mq queue purge {quote(name)}`")) from None
-        tx.add_ledger(event, found.key, **why)
+        with _by_command(name):
+            how.check(tx, found)
+        count, leased = clearing.tally(tx, found, lower, upper)
+        return found, clearing.Cleared(count + leased) if how.takes_leased else clearing.Cleared(count, leased)
+
+    def last(tx: Transaction) -> Cleared:
+        found, _count = checked(tx)
+        with _by_command(name):
+            cleared = how.last(tx, found)
+        tx.add_ledger(how.event, found.key, **why)
         return cleared
+
+    def do(is_dry: bool) -> Cleared:
+        found, count = place.run(checked, dry_run=True)
+        if is_dry:
+            return count
+        given_up = 0
+        if count.settled > clearing.PIECE:
+            with looking(place) as db:
+                newest = browsing.last_unsettled(db, found)
+            to = newest if upper is None else min(upper, newest)
+            part = partial(clearing.purge_part, name=name, upper=to, reason=how.reason)
+            given_up = clearing.in_parts(place.run, part, lower).settled
+        rest = place.run(last)
+        return rest._replace(settled=given_up + rest.settled)
 
     def tell(cleared: Any) -> None:
         left = f"; {counted(cleared.skipped, 'message')} that consumers have leased stay" if cleared.skipped else ""
-        will(f"{text} {name}: {counted(cleared.settled, 'message')} given up{left}", care.dry_run)
-
-    def do(is_dry: bool) -> Any:
-        before = 0 if is_dry else in_parts()
-        rest = place.run(act, dry_run=is_dry)
-        return rest._replace(settled=before + rest.settled)
+        will(f"{how.text} {name}: {counted(cleared.settled, 'message')} given up{left}", care.dry_run)
 
     with looking(place):
         pass
     done = carry_out(place, care, do, tell)
     result(place.is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": care.dry_run})
+
+
+@contextmanager
+def _by_command(name: str) -> Iterator[None]:
+    """Within it an error says the options of the command."""
+    try:
+        yield
+    except KeeperGone as error:
+        raise KeeperGone(error.args[0], "Have a program delete it, `node.delete`; --force loses them.") from None
+    except QueueBusy as error:
+        told = str(error).replace("`force=True`", "--force")
+        told = told.replace("`if_empty`", "--if-empty").replace("`if_unused`", "--if-unused")
+        raise QueueBusy(told.replace("Purge it", f"Purge it: `wsrm-mq queue purge {quote(name)}`")) from None
 
 
 @click.command()
@@ -205,18 +235,12 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
-    from wsrm_mq.queue import browsing, clearing
+    from wsrm_mq.queue import clearing
 
-    def in_parts() -> int:
-        with looking(place) as db:
-            last = browsing.last_unsettled(db, consumed(db, name))
-        part = partial(clearing.purge_part, name=name, upper=last if upper is None else min(upper, last))
-        return clearing.in_parts(place.run, part, lower).settled
-
-    def rest(tx: Transaction, found: Declared) -> Any:
+    def rest(tx: Transaction, found: Declared) -> Cleared:
         return clearing.purge(tx, found, lower, upper)
 
-    clear(place, care, name, "queue_purged", "purge", rest, in_parts)
+    clear(place, care, name, Clear("queue_purged", "purge", "purged", rest), lower, upper)
 
 
 @click.command()
@@ -233,11 +257,16 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
     \b
     Example: wsrm-mq queue delete orders --if-empty --reason "moved"
     """
-    from wsrm_mq.queue import express, topics
+    from wsrm_mq.queue import clearing, express, topics
 
-    def verb(tx: Transaction, found: Declared) -> Any:
-        if if_unused and not force:
-            topics.refuse_used(tx, found.name)
+    def check(tx: Transaction, found: Declared) -> None:
+        if not force:
+            clearing.refuse_busy(tx, found, if_empty=if_empty)
+            express.refuse_kept(tx, found)
+            if if_unused:
+                topics.refuse_used(tx, found.name)
+
+    def rest(tx: Transaction, found: Declared) -> Cleared:
         return express.delete(tx, found, if_empty=if_empty, force=force)
 
-    clear(place, care, name, "queue_deleted", "delete", verb)
+    clear(place, care, name, Clear("queue_deleted", "delete", "queue_deleted", rest, check, takes_leased=force))

@@ -11,10 +11,11 @@ from wsrm_mq.cli.acts import Care, acting
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, listing, prose, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
-from wsrm_mq.cli.queue_acts import clear
+from wsrm_mq.cli.queue_acts import Clear, clear
 from wsrm_mq.errors import NotAllowed, NotFound
 
 if TYPE_CHECKING:
+    from wsrm_mq.queue.clearing import Cleared
     from wsrm_mq.queue.declaring import Declared
     from wsrm_mq.store.transaction import Transaction
     from wsrm_mq.views.queues import Consumed, Subscription
@@ -100,15 +101,19 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
     \b
     Example: wsrm-mq subscription drop shop/thanks --reason "shop is no more"
     """
-    from wsrm_mq.queue import express
+    from wsrm_mq.queue import clearing, express
     from wsrm_mq.queue.topics import KIND
 
-    def verb(tx: Transaction, found: Declared) -> Any:
+    def check(tx: Transaction, found: Declared) -> None:
         if found.kind != KIND:
             raise NotAllowed(f"{found.name} is a queue, and no durable subscription: {_LISTED}")
+        if not force:
+            clearing.refuse_busy(tx, found, if_empty=False)
+
+    def rest(tx: Transaction, found: Declared) -> Cleared:
         return express.delete(tx, found, force=force)
 
-    clear(place, care, name, "subscription_dropped", "drop", verb)
+    clear(place, care, name, Clear("subscription_dropped", "drop", "queue_deleted", rest, check, takes_leased=force))
 
 
 @click.group()

@@ -85,6 +85,13 @@ def purge(
     return together(_purge(tx, positions, reason) for positions in _positions(tx, queue, None, lower, last))
 
 
+def tally(tx: Transaction, queue: Declared, lower: int = 0, upper: int | None = None) -> Cleared:
+    """What ``purge`` would do, as it is counted."""
+    bounds = {"queue": queue.key, "now": tx.now, "lower": lower, "upper": _LAST if upper is None else upper}
+    count, leased = tx.execute(consuming.TALLY, bounds).fetchone()
+    return Cleared(count - leased, leased)
+
+
 def in_parts(call: Callable[[Callable[[Transaction], Part]], Part], verb: Callable[..., Part], begins: int) -> Cleared:
     """Do an act in as many transactions as it takes, each by ``call``: what others write goes between them. ``verb``
     gets the place where a part begins."""

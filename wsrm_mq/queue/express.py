@@ -40,7 +40,7 @@ def keep(tx: Transaction, queue: Declared) -> Keeper:
     """Have this instance keep the express messages of a queue, unless another one that lives does; answers which."""
     row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
     known = None if row is None else Keeper(*row[1:])
-    if known is not None and known.instance != tx.instance and tx.instances.lives(known.name) is not False:
+    if known is not None and known.instance != tx.instance and _lives(tx, known):
         return known
     if known is not None and known.instance != tx.instance:
         lose(tx, known)
@@ -62,25 +62,38 @@ def kept_by(db: Database, instances: Instances, queue: str) -> KeptBy | None:
 def lose(tx: Transaction, keeper: Keeper) -> None:
     """A keeper is gone: the express messages of its queues are lost, and how many they were is not known."""
     for key, name in tx.execute(queues.KEPT_BY, {"keeper": keeper.instance}).fetchall():
-        _lost(tx, key, name, f"process {keeper.pid} (instance {keeper.name}), which kept them, is gone")
+        _lost(tx, key, name, f"{_who(keeper)}, which kept them, is gone")
 
 
 def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
-    """Delete a queue in the store: see ``clearing.delete``. Raises ``KeeperGone`` where a process keeps express
-    messages of it, unless ``force``: then they are lost, which is on record."""
+    """Delete a queue in the store: see ``clearing.delete``, and ``refuse_kept``, which ``force`` leaves out: then what
+    is kept is lost, which is on record."""
+    if not force:
+        refuse_kept(tx, queue)
     row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
     if row is not None:
         keeper = Keeper(*row[1:])
-        lives = tx.instances.lives(keeper.name) is not False
-        who = f"process {keeper.pid} (instance {keeper.name})"
-        if lives and not force:
-            raise KeeperGone(
-                f"{queue.name} is not deleted: {who} keeps its express messages, and does not delete them.",
-                "Try `node.delete` again when it answers; `force=True` deletes the queue, and loses them.",
-            )
-        came = "did not answer when the queue was deleted" if lives else "is gone"
-        _lost(tx, queue.key, queue.name, f"{who}, which kept them, {came}")
+        came = "did not answer when the queue was deleted" if _lives(tx, keeper) else "is gone"
+        _lost(tx, queue.key, queue.name, f"{_who(keeper)}, which kept them, {came}")
     return clearing.delete(tx, queue, if_empty=if_empty, force=force)
+
+
+def refuse_kept(tx: Transaction, queue: Declared) -> None:
+    """Raises ``KeeperGone`` where a process that lives keeps express messages of a queue."""
+    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
+    if row is not None and _lives(tx, keeper := Keeper(*row[1:])):
+        raise KeeperGone(
+            f"{queue.name} is not deleted: {_who(keeper)} keeps its express messages, and does not delete them.",
+            "Try `node.delete` again when it answers; `force=True` deletes the queue, and loses them.",
+        )
+
+
+def _lives(tx: Transaction, keeper: Keeper) -> bool:
+    return tx.instances.lives(keeper.name) is not False
+
+
+def _who(keeper: Keeper) -> str:
+    return f"process {keeper.pid} (instance {keeper.name})"
 
 
 def forget(tx: Transaction, name: str) -> None:

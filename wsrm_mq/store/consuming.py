@@ -427,6 +427,12 @@ STATES: Final = compiled(
     .group_by(_STATE, _REASON)
 )
 """The unsettled messages of a queue by state and reason: their number, their bytes, and the time of the oldest."""
+TALLY: Final = compiled(
+    select(func.count(), func.coalesce(func.sum(case((_STATE == "leased", 1), else_=0)), 0))
+    .select_from(entry.outerjoin(lane, lane.c.id == entry.c.lane))
+    .where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"))
+)
+"""How many messages of a queue are not settled between two positions, and how many of them are leased."""
 LETTERS_OF: Final = compiled(
     select(func.count())
     .select_from(entry.join(queue, queue.c.id == entry.c.queue))
