@@ -348,7 +348,6 @@ def test_dead_letters_are_leased_and_settled_as_any_other(node: Node) -> None:
     node.close()
 
 
-@pytest.mark.scenario("Q-117")
 def test_a_word_that_is_no_answer_acknowledges_nothing(node: Node) -> None:
     node.put("orders", b"one")
     (one,) = node.receive("orders")
@@ -366,6 +365,7 @@ def test_a_lease_is_renewed_for_a_time_that_there_is(node: Node, lease: float) -
     assert one.ack() is Settlement.SETTLED
 
 
+@pytest.mark.scenario("Q-117")
 def test_settling_what_was_only_looked_at_does_nothing(node: Node) -> None:
     node.put("orders", b"one")
     (one,) = node.peek("orders")
@@ -378,7 +378,7 @@ def test_a_part_of_a_queue_is_purged_and_the_ledger_says_so(node: Node, rows: Ro
     positions = node.put_many("orders", range(1, 11))
     assert node.purge("orders", positions[2], positions[4]).settled == 3
     assert [*map(int, drained(node, "orders"))] == [1, 2, 6, 7, 8, 9, 10]
-    assert [event for event, _reason in rows(EVENTS)] == ["purged"] * 3
+    assert [event for event, _reason in rows(EVENTS)] == ["queue_purged", *["purged"] * 3]
 
 
 def test_a_queue_that_is_used_or_has_something_is_not_deleted_where_that_is_asked_for(node: Node) -> None:
@@ -413,7 +413,7 @@ def test_a_queue_in_use_is_deleted_only_by_force(node: Node, connect: Connect, r
     assert node.stats("orders").messages == 3
     assert node.delete("orders", force=True).settled == 3
     assert node.keys() == []
-    assert [event for event, _reason in rows(EVENTS)] == ["dead", *["purged"] * 3]
+    assert [event for event, _reason in rows(EVENTS)] == ["dead", "queue_deleted", *["purged"] * 3]
     assert node.put("orders", b"anew") == 5
     assert node.dead("orders").peek() == []
 

@@ -118,7 +118,7 @@ def test_a_lease_and_a_session_are_of_the_principal_that_has_them(
     assert json.loads(own[2]) == {"settlements": ["settled"]}
 
 
-def test_who_had_dead_letters_redriven_or_given_up_is_on_record(
+def test_who_had_messages_redriven_or_given_up_and_a_queue_deleted_is_on_record(
     serve_queues: Started, grant: Callable[[str, str], str], store: Path, wsrm: Wsrm
 ) -> None:
     ops = grant("ops", "orders")
@@ -132,11 +132,15 @@ def test_who_had_dead_letters_redriven_or_given_up_is_on_record(
         body = json.dumps({"positions": [positions[about]]}).encode()
         assert asked(server.url, "POST", f"/dead/orders/{act}", ops, body, **JSON)[0] == 200
     assert asked(server.url, "POST", f"/dead/orders/messages/{positions[2]}", ops, b"as edited")[0] == 200
+    for path in ("/queues/orders/messages", "/queues/orders"):
+        assert asked(server.url, "DELETE", path, ops)[0] == 200
     found = document(wsrm("audit", "list", "--json", "--actor", "ops"))["acts"]
     assert [(one["event"], one["position"]) for one in found] == [
         ("redriven", positions[0]),
         ("discarded", positions[1]),
         ("redriven", positions[2]),
+        ("queue_purged", None),
+        ("queue_deleted", None),
     ]
 
 

@@ -84,11 +84,19 @@ class Node(Place):
         names = self.keys() if queue is None else [queue]
         return sum(self.call(partial(express.recover, name=name), wakes=True) for name in names)
 
-    def delete(self, queue: str, *, if_empty: bool = False, if_unused: bool = False, force: bool = False) -> Cleared:
+    def delete(
+        self,
+        queue: str,
+        *,
+        if_empty: bool = False,
+        if_unused: bool = False,
+        force: bool = False,
+        actor: str = clearing.ACTOR,
+    ) -> Cleared:
         """Delete a queue; what it has is purged, in parts before it goes where that is much. Raises ``QueueBusy`` where
         something is leased, ``if_empty`` where it has a message, ``if_unused`` where a program that lives has
         subscribed to it; and ``KeeperGone`` where the process that keeps its express messages does not answer. With
-        ``force`` none of these: then what that keeps is lost, which is on record."""
+        ``force`` none of these: then what that keeps is lost, which is on record. ``actor``: who, for the ledger."""
         self.refuse_in_transaction("What is deleted")
 
         def refuse(tx: Unit) -> None:
@@ -99,7 +107,9 @@ class Node(Place):
 
         def verb(tx: Unit) -> Cleared:
             refuse(tx)
-            return express.delete(tx, declaring.declared(tx, queue), force=force)
+            found = declaring.declared(tx, queue)
+            tx.add_ledger("queue_deleted", found.key, actor=actor)
+            return express.delete(tx, found, force=force)
 
         self._send_of(queue)
         if self.express.places([queue]):  # these are in another store: they stay unless the rest goes

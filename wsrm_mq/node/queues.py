@@ -68,13 +68,14 @@ class Queues(Neighbouring, Opened):
 
         return self.call(verb, wakes=True)
 
-    def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
+    def purge(self, queue: str, lower: int = 0, upper: int | None = None, *, actor: str = clearing.ACTOR) -> Cleared:
         """Give up what is not leased, between two positions where those are given. It is done in parts, between which
-        others write; what is put meanwhile stays."""
+        others write; what is put meanwhile stays. ``actor``: who, for the ledger."""
         self.refuse_in_transaction("What is purged")
         check_position("lower", lower)
         if upper is not None:
             check_position("upper", upper)
+        self.call(lambda tx: tx.add_ledger("queue_purged", declaring.declared(tx, queue).key, actor=actor))
         return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
     def purged(self, queue: str, lower: int, upper: int | None, reason: str = "purged") -> Cleared:

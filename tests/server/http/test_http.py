@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.server.http.conftest import Answer, Http, Serve, queue
+from wsrm_mq.errors import KeeperGone
+from wsrm_mq.server.http.problems import problem_of
 
 HttpOf = Callable[..., Http]
 
@@ -386,6 +388,7 @@ def test_journals_and_what_is_retained_are_looked_at(http: Http) -> None:
     ("method", "where", "body", "status", "code"),
     [
         ("GET", "/nowhere", None, 404, "UnknownPath"),
+        ("POST", "/queues/a/messages/", b"x", 404, "UnknownPath"),
         ("PATCH", "/queues", None, 405, "UnknownMethod"),
         ("GET", "/queues/none", None, 404, "UnknownQueue"),
         ("GET", "/queues/%FF", None, 400, "BadRequest"),
@@ -412,6 +415,11 @@ def test_what_is_wrong_is_a_problem_with_its_next_step(
 ) -> None:
     http("PUT", queue("a"), {})
     refused(http(method, where, body), status, code)
+
+
+def test_that_no_process_keeps_express_messages_is_a_problem_with_its_next_step() -> None:
+    problem = problem_of(KeeperGone("No process keeps the express messages of ticks."))
+    assert (problem.status, "declared as express again" in problem.next_step) == (503, True)
 
 
 def test_a_header_that_is_no_json_is_a_problem(http: Http) -> None:

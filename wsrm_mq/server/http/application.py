@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from wsrm_mq.errors import BadRequest, Overloaded, WSRMError
 from wsrm_mq.events.telling import Events
@@ -74,13 +73,13 @@ class QueueApplication:
         self.server: Server
         self._routes: Routes
         self._intake = Intake(lambda: self.server.access, lambda: self.server.node.store)
-        self._routed: ASGIApp = Starlette(
-            routes=[
-                *(Route(one.path, self._endpoint(one), methods=[one.method]) for one in ALL),
+        self._routed = Router(
+            [
+                *(Route(one.path, _Endpoint(self, one), methods=[one.method]) for one in ALL),
                 Route("/openapi.json", _described),
                 Route(PATH, self._intake),
             ],
-            exception_handlers={HTTPException: _no_operation},
+            redirect_slashes=False,
         )
 
     async def start(self) -> None:
@@ -116,40 +115,51 @@ class QueueApplication:
         elif scope["type"] == "http":
             if self._watch is None:
                 await self.start()
-            root = scope.get("root_path", "")
             raw: bytes = scope.get("raw_path") or scope["path"].encode()
-            path = raw.decode("latin-1")
-            with suppress(CutOff):
-                await self._routed({**scope, "path": path, "root_path": root}, receive, send)
+            inner = {**scope, "path": raw.decode("latin-1"), "root_path": scope.get("root_path", ""), "app": self}
+            try:
+                await self._routed(inner, receive, send)
+            except HTTPException as error:
+                await _no_operation(Request(inner), error)(inner, receive, send)
+            except CutOff:
+                pass
         else:
             raise RuntimeError(f"{scope['type']} is not served here")
 
-    def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            server = self.server
-            call: Call | None = None
-            server.running += 1
-            try:
-                if server.running > server.limits.running:
-                    raise Overloaded("The server has as many requests to answer as it may at a time.")
-                peer = request.client.host if request.client is not None else None
-                principal = server.access.of_request(request.headers, peer)
-                _unquote(request)
-                call = Call(server, request, principal)
-                return await operation.does(call)
-            except WSRMError as error:
-                refused = answer_of(error)
-            except Exception as error:
-                server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
-                return as_problem(broken(), error)
-            finally:
-                server.running -= 1
-                if call is not None:
-                    call.done()
-            await discard_rest(request)  # outside of what may run: a client that sends slowly holds up no other
-            return refused
 
-        return endpoint
+class _Endpoint:
+    """An operation, as an application of ASGI."""
+
+    def __init__(self, application: QueueApplication, operation: Operation) -> None:
+        self._application = application
+        self._operation = operation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        server, operation = self._application.server, self._operation
+        request = Request(scope, receive, send)
+        call: Call | None = None
+        is_refused = False
+        server.running += 1
+        try:
+            if server.running > server.limits.running:
+                raise Overloaded("The server has as many requests to answer as it may at a time.")
+            peer = request.client.host if request.client is not None else None
+            principal = server.access.of_request(request.headers, peer)
+            _unquote(request)
+            call = Call(server, request, principal)
+            answer = await operation.does(call)
+        except WSRMError as error:
+            is_refused, answer = True, answer_of(error)
+        except Exception as error:
+            server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
+            answer = as_problem(broken(), error)
+        finally:
+            server.running -= 1
+            if call is not None:
+                call.done()
+        if is_refused:  # outside of what may run: a client that sends slowly holds up no other
+            await discard_rest(request)
+        await answer(scope, receive, send)
 
 
 async def _described(_request: Request) -> Response:
@@ -170,13 +180,12 @@ def _unquote(request: Request) -> None:
         raise BadRequest("A name in the path is not in UTF-8.") from None
 
 
-def _no_operation(request: Request, error: Exception) -> Response:
+def _no_operation(request: Request, error: HTTPException) -> Response:
     """There is no such path, or no such method there."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) and error.headers else {}
-    title, code = ("Method Not Allowed", "UnknownMethod") if status == 405 else ("Not Found", "UnknownPath")
-    next_step = f"GET {request.scope.get('root_path', '')}/openapi.json describes what there is."
-    problem = Problem(status, title, code, f"There is no {request.method} {request.url.path}.", next_step)
-    answer = as_json(problem, status, headers)
+    is_method = error.status_code == 405
+    title, code = ("Method Not Allowed", "UnknownMethod") if is_method else ("Not Found", "UnknownPath")
+    next_step = f"GET {request.scope['root_path']}/openapi.json describes what there is."
+    problem = Problem(error.status_code, title, code, f"There is no {request.method} {request.url.path}.", next_step)
+    answer = as_json(problem, error.status_code, error.headers)
     answer.headers["Content-Type"] = KIND
     return answer

@@ -103,24 +103,16 @@ async def _lease(call: Call, queues: Sequence[str], terms: Terms, *, with_record
     await call.body(0)
     session = call.session()
 
-    async def receive(gone: Sequence[asyncio.Future[None]]) -> list[Message]:
-        return await session.receive(
-            queues,
-            terms.max or 1,
-            wait=terms.wait,
-            max_bytes=terms.max_bytes,
-            lease=terms.lease,
-            filter=terms.filter,
-            gone=gone,
-        )
+    options = {name: getattr(terms, name) for name in ("wait", "max_bytes", "lease", "filter")}
+    receive = partial(session.receive, queues, terms.max or 1, **options)
 
     async def of_known(gone: Sequence[asyncio.Future[None]]) -> list[Message]:
         try:
-            return await receive(gone)
+            return await receive(gone=gone)
         except UnknownQueue:
             if not await declare_missing(call, queues):
                 raise
-            return await receive(gone)
+            return await receive(gone=gone)
 
     return await _delivered(call, session, queues, of_known, terms.wait, terms.max is not None, with_records)
 

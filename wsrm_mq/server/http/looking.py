@@ -275,7 +275,7 @@ async def delete(call: Call) -> Response:
     queue, asked = call.names["queue"], call.query(Delete)
     call.principal.require("admin", queue)
     options = {"if_empty": asked.if_empty, "if_unused": asked.if_unused, "force": asked.force}
-    deleting = partial(call.node.delete, queue, **options)
+    deleting = partial(call.node.delete, queue, **options, actor=call.principal.name)
     return cleared(await asyncio.to_thread(deleting))
 
 
@@ -283,7 +283,8 @@ async def purge(call: Call) -> Response:
     """Give up what is not leased."""
     queue, asked = call.names["queue"], call.query(Purge)
     call.principal.require("admin", queue)
-    return cleared(await asyncio.to_thread(call.node.purge, queue, asked.lower, asked.upper))
+    purging = partial(call.node.purge, queue, asked.lower, asked.upper, actor=call.principal.name)
+    return cleared(await asyncio.to_thread(purging))
 
 
 async def peek(call: Call) -> Response:

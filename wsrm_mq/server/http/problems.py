@@ -51,6 +51,7 @@ _STATUS: Final[dict[type[errors.WSRMError], tuple[int, str]]] = {
     errors.LimitReached: (429, "End some of what you have, then send the request again."),
     errors.Overloaded: (503, _AGAIN),
     errors.QuotaExceeded: (503, "Have messages consumed, or wait for that, and send it again; nothing was stored."),
+    errors.KeeperGone: (503, "Have the queue declared as express again, or put with another durability."),
     errors.StoreUnavailable: (503, _AGAIN),
     errors.StoreError: (500, "Ask the operator of the server, who runs `wsrm-mq doctor`."),
 }
