@@ -23,6 +23,7 @@ from wsrm_mq.sequence.faults import (
     SequenceTerminated,
     UnknownSequence,
 )
+from wsrm_mq.source.acts import act, close, terminate
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import WSRM_1_1, SOAPVersion
 
@@ -71,6 +72,25 @@ def test_an_endpoint_that_is_unavailable_has_refused_nothing(source: Source, par
     assert source.in_time(step=5)
     assert len({one.message_id for one in partner.saying("CreateSequence")}) == 1
     assert (source.dead, busy, partner.texts()) == ([], [], ["a"])
+
+
+def test_a_hold_keeps_nothing_of_a_sequence_that_is_terminated(source: Source, partner: Partner) -> None:
+    partner.says = lambda _received: LOST
+    send(source, "a", "b")
+    source._engine.store.call(lambda tx: act(tx, "hold", THERE, actor="ann", reason="they move"))
+    source.terminate(THERE)
+    assert partner.within(lambda: [one.reason for one in source.dead] == ["terminated_by_operator"] * 2)
+    assert source.flush(0)
+
+
+def test_what_is_closed_in_the_transaction_that_terminates_it_is_not_said_to_go_on(
+    source: Source, partner: Partner
+) -> None:
+    partner.says = lambda _received: LOST
+    send(source, "a")
+    source._engine.store.call(lambda tx: (terminate(tx, THERE), close(tx, THERE)))
+    source.nudge()
+    assert partner.within(lambda: [one.reason for one in source.dead] == ["terminated_by_operator"])
 
 
 def test_closing_a_sequence_that_its_destination_has_not_created_leaves_nothing_behind(

@@ -23,6 +23,8 @@ class Host:
     def __init__(self) -> None:
         self.now = 1_000.0
         self.is_away = True
+        self.hangs = 0
+        """Seconds until the line breaks."""
         self.answer = Answer(202, "", [], b"")
         self.tried = 0
         self.told: list[tuple[str, dict[str, object]]] = []
@@ -32,6 +34,7 @@ class Host:
         self.tried += 1
         if url == UNSIGNED:
             raise Unsigned(f"{url}: the signer raised ValueError")
+        self.now += self.hangs
         if self.is_away:
             raise NotAnswered(f"{url}: the line broke")
         return self.answer
@@ -62,6 +65,19 @@ def test_nothing_is_sent_to_it_meanwhile_unless_it_is_asked_for() -> None:
     host.source.try_now()
     host.pause()
     assert host.tried == 2
+
+
+def test_a_host_that_has_never_answered_and_hangs_is_left_alone_for_a_minute_or_so_unless_it_is_asked_for() -> None:
+    host = Host()
+    host.hangs = 10
+    for tries in range(1, 30):
+        host.pause()
+        assert host.tried == tries
+        host.now += 72
+    host.pause()
+    host.source.try_now()
+    host.pause()
+    assert host.tried == 31
 
 
 def test_once_it_has_answered_it_is_away_anew() -> None:

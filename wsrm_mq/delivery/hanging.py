@@ -78,6 +78,8 @@ class Patient:
     """Posts by ``post`` to addresses that may be posted to now; for any other it raises ``LeftAlone`` and sends
     nothing. ``knows`` says whether an origin, ``http://host:port``, has answered before this process began."""
 
+    longest = LONGEST_SECONDS
+
     def __init__(
         self,
         post: Post,
@@ -91,10 +93,14 @@ class Patient:
         self._post = post
         self._monotonic = monotonic
         self._knows = knows
-        self._known: Recent[str, _Place] = Recent(_HOSTS)
-        self._strangers: Recent[str, _Place] = Recent(_HOSTS)
+        self.forget()
         self._of_known, self._of_strangers, self._of_late = Shares(KNOWN), Shares(STRANGERS), Shares(LATE)
         self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        """Know no host that hangs any more."""
+        self._known: Recent[str, _Place] = Recent(_HOSTS)
+        self._strangers: Recent[str, _Place] = Recent(_HOSTS)
 
     def for_sender(self, who: str | None, waited: float = 0.0) -> Post:
         """A poster for messages that are sent because of ``who`` and have ``waited`` so many seconds."""
@@ -221,5 +227,5 @@ class Patient:
             took = now - going.begun
             place.why, place.hung_for = why, took if took >= HUNG_SECONDS else 0.0
             if place.hung_for:
-                times = 1 if place.has_answered else min(2**place.hung, LONGEST_SECONDS / took)
+                times = min(1 if place.has_answered else 2**place.hung, self.longest / took)
                 place.answers, place.hung, place.until = False, place.hung + 1, now + place.hung_for * times

@@ -480,6 +480,7 @@ def terminate(tx: Transaction, outbound: OutboundRecord, reason: str = TERMINATE
 
 def _end(tx: Transaction, outbound: OutboundRecord, reason: str) -> None:
     for lane in lanes_of(tx, outbound):
+        lane.on_hold_since = None  # nothing can let it go any more
         lane.give_up(1, reason)
 
 

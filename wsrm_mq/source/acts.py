@@ -22,6 +22,7 @@ from wsrm_mq.store.transaction import Transaction
 
 def open_to(tx: Transaction, to: str) -> list[OutboundRecord]:
     """The sequences of requests to ``to`` that have not ended."""
+    tx.write_lanes()  # another act of the same transaction may have ended some
     queue = tx.queue_named(source_queue(to))
     found = [tx.outbound(key) for (key,) in tx.execute(outbounds.REQUESTING).fetchall()]
     return [one for one in found if one is not None and one.queue == queue]

@@ -51,6 +51,8 @@ class _Away(NamedTuple):
 class Persistent(Patient):
     """A ``Patient`` that never gives a host up. ``tell`` tells of one that is away, and of one that is back."""
 
+    longest = MOST
+
     def __init__(
         self,
         post: Post,
@@ -121,6 +123,7 @@ class Persistent(Patient):
     def try_now(self) -> None:
         """Try every host again with the next message for it."""
         self._away = Recent(_HOSTS)
+        self.forget()
 
     def _put_off(self, url: str, place: str, why: str, asked: float | None = None) -> LeftAlone:
         now = self._clock()
