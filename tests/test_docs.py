@@ -79,7 +79,9 @@ def test_the_five_minutes_of_the_readme_go_as_it_says(shell: Shell, tmp_path: Pa
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("page", "count"), [("tutorial.md", 25), ("queues-tutorial.md", 10)])
+@pytest.mark.parametrize(
+    ("page", "count"), [("tutorial.md", 25), ("queues-tutorial.md", 10), ("source-tutorial.md", 12)]
+)
 def test_the_tutorial_goes_as_it_says(shell: Shell, tmp_path: Path, page: str, count: int) -> None:
     """Its files are saved under the names that it says; a file shown as a difference takes the place of the old one."""
     followed = 0

@@ -115,6 +115,10 @@ def test_gsoap_is_sent_to_as_its_page_says(shell: Shell, tmp_path: Path) -> None
     follow_gsoap("to-gsoap", shell, tmp_path)
 
 
+def test_what_takes_the_versions_of_wcf_is_sent_to_as_its_page_says(shell: Shell) -> None:
+    assert shell.follow_page(PARTNERS / "to-wcf.md") > 4
+
+
 def follow_gsoap(page: str, shell: Shell, directory: Path) -> None:
     """Build and type what the page shows."""
     if why := missing():

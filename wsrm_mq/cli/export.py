@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # As `export.schema` and `export.formats` have them, which `--help` need not import; a test compares.
 TABLES: Final = (
     *("messages", "sequences", "ranges", "attempts", "ledger", "replies"),
-    *("outgoing_sequences", "queues", "bindings", "subscriptions", "clients", "instances"),
+    *("outgoing_sequences", "request_sequences", "queues", "bindings", "subscriptions", "clients", "instances"),
 )
 FORMATS: Final = ("ndjson", "csv", "zip", "parquet")
 

@@ -111,6 +111,8 @@ class Outcome:
     """The message is published, now that the application has taken it."""
     is_sent: bool = False
     """It has left, and is settled only by its acknowledgement."""
+    is_again: bool = False
+    """It has left before."""
     left_alone: float | None = None
     """With an error: nothing was called or sent, and nothing is to be for so many seconds. That counts as no
     attempt."""

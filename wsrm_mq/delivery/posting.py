@@ -124,7 +124,7 @@ class Posting:
         is_sent = channel.is_numbered and delivery.source is None
         is_silent = isinstance(about, OutboundRecord) and about.principal is None and answer.said is None
         why = _SILENT.format(channel.endpoint.address, answer.status) if is_silent and delivery.attempt > 1 else None
-        return Outcome(is_sent=is_sent, remark=why if is_sent else None)
+        return Outcome(is_sent=is_sent, is_again=delivery.attempt > 1, remark=why if is_sent else None)
 
 
 def _comes_by_itself(delivery: Delivery, about: OutboundRecord) -> bool:

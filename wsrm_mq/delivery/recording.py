@@ -195,6 +195,7 @@ class Recording:
             attempt=delivery.attempt,
             resend=self._policy_of(delivery.partner).resend,
             why=outcome.remark,
+            is_again=outcome.is_again,
             release=release,
             over_at=over_at,
         )

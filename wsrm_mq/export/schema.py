@@ -91,6 +91,10 @@ position:integer status:text headers:text stored_at:time body:bytes sequence:tex
     ("outgoing_sequences", "key", "created_at"): """
 key:integer sequence:text answers:text queue:text state:text ended:text expires_at:time sent:integer
 last_number:integer acknowledged:text unacknowledged:integer waiting_since:time created_at:time active_at:time""",
+    ("request_sequences", "key", None): """
+key:integer sequence:text queue:text sends_to:text rm:text soap:text addressing:text state:text ended:text
+expires_at:time sent:integer last_number:integer acknowledged:text unacknowledged:integer waiting_since:time
+acks_to:text offered:text replied:text lane:text created_at:time active_at:time""",
     ("queues", "key", "created_at"): """
 key:integer queue:text kind:text parent:text application:text created_at:time dead_letters:integer
 unconfirmed:integer loose:integer loose_oldest_at:time policy:text messages:integer bytes:integer last_put_at:time

@@ -13,10 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from wsrm_mq.store.applications import sent_queue, source_queue
 from wsrm_mq.store.counting import BOUNDS, RECEIVED
 from wsrm_mq.store.driver import snapshot
 from wsrm_mq.store.port import Database
 from wsrm_mq.views.overview import OTHER, Counted, Overview, counters, overview, shown_queues
+from wsrm_mq.views.sources import Requests
 
 
 class Scrape(NamedTuple):
@@ -75,6 +77,21 @@ def _age(scrape: Scrape) -> dict[str, float]:
         name, oldest = scrape.endpoint(queue), waiting.oldest
         ages[name] = max(ages.get(name, 0.0), (scrape.now - oldest) / 1000 if oldest is not None else 0.0)
     return ages
+
+
+def _requests(
+    value: Callable[[Requests, int], float], together: Callable[[Iterable[float]], float] = max
+) -> Callable[[Scrape], Samples]:
+    """A value of the requests of each sequence, ``together`` for those to one destination."""
+
+    def samples(scrape: Scrape) -> Samples:
+        found: dict[str, list[float]] = {}
+        for one in scrape.at.requests:
+            endpoint = scrape.endpoint(sent_queue(source_queue(one.to)))
+            found.setdefault(endpoint, []).append(value(one, scrape.now))
+        return (((endpoint,), together(values)) for endpoint, values in found.items())
+
+    return samples
 
 
 METRICS: Final = (
@@ -198,6 +215,41 @@ METRICS: Final = (
         ("endpoint",),
         "Replies in offered sequences that their sources have not acknowledged",
         _by_queue(lambda scrape: dict(scrape.at.unacknowledged_replies)),
+    ),
+    Metric(
+        "wsrm_requests_waiting",
+        "gauge",
+        ("endpoint",),
+        "Requests of an RM Source that are not acknowledged, or not replied to",
+        _requests(lambda one, _now: one.waiting, sum),
+    ),
+    Metric(
+        "wsrm_requests_oldest_age_seconds",
+        "gauge",
+        ("endpoint",),
+        "Age of the oldest of them; 0 without one",
+        _requests(lambda one, now: 0 if one.since is None else max(0, now - one.since) / 1000),
+    ),
+    Metric(
+        "wsrm_requests_in_vain",
+        "gauge",
+        ("endpoint",),
+        "1 while they wait and the last attempt was in vain: the destination is away or refuses, or none can sign",
+        _requests(lambda one, _now: bool(one.waiting) and one.error is not None),
+    ),
+    Metric(
+        "wsrm_posts_repeated_total",
+        "counter",
+        ("endpoint",),
+        "How often what this side sends has left once more, as it was not acknowledged or replied to in time",
+        _counts("repeated"),
+    ),
+    Metric(
+        "wsrm_posts_unanswered_total",
+        "counter",
+        ("endpoint",),
+        "How often it was sent, or could not be, without an answer, or with one that the host takes nothing now",
+        _counts("unanswered"),
     ),
     Metric(
         "wsrm_messages_faulted",

@@ -91,6 +91,7 @@ def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why
     """Leave a sequence alone for so long: nothing of it can leave, and nothing has failed, so no step of a ladder is
     taken."""
     lane = still_mine(tx, held)
+    tx.counts["unanswered", lane.queue, ""] += 1
     wait_for_host(tx, lane, position, seconds, why)
     free(lane)
     return Failed(Aftermath.RETRY, 0, lane.retry_at, released=True)

@@ -502,12 +502,15 @@ def sent(
     resend: Resend,
     *,
     why: str | None = None,
+    is_again: bool = False,
     release: bool,
     over_at: int | None = None,
 ) -> Settled:
     """Note that it has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter.
-    ``why``: it is not acknowledged. Raises ``FenceLost`` as ``settle`` does."""
+    ``why``: it is not acknowledged; ``is_again``: it has left before. Raises ``FenceLost`` as ``settle`` does."""
     record = still_mine(tx, held)
+    if is_again:
+        tx.counts["repeated", record.queue, ""] += 1
     if why is not None:
         tx.execute(entries.SAY_WHY, {"key": position, "error": why})
     wait = resend.wait(attempt)

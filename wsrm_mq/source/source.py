@@ -160,6 +160,11 @@ class RMSource(Looking):
         if on_notice is not None:
             self._notices = Notices(on_notice, engine.store.reader, engine.events)
 
+    @property
+    def engine(self) -> Engine:
+        """For ``wsrm_mq.observe.ObserveApp``."""
+        return self._engine
+
     def __enter__(self) -> Self:
         return self
 

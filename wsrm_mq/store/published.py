@@ -439,6 +439,28 @@ outgoing_sequences: Final = _view(
     .join(queue, queue.c.id == lane.c.queue),
 )
 
+_waiting_in: Final = lane.alias("waiting_in")
+
+request_sequences: Final = _view(
+    "request_sequences",
+    select(
+        *(_outbound.id.label("key"), _outbound.identifier.label("sequence"), queue.c.name.label("queue")),
+        *(_outbound.peer.label("sends_to"), _outbound.rm, _outbound.soap, _outbound.addressing),
+        case((HAS_ENDED, "ended"), else_=_outbound.state).label("state"),
+        case((HAS_ENDED, _outbound.state)).label("ended"),
+        *(_outbound.expires_at, _outbound.given.label("sent"), _outbound.last_number),
+        *(_outbound.acknowledged, _outbound.unacknowledged, _outbound.waiting_since),
+        _outbound.principal.label("acks_to"),
+        *(func.nullif(_outbound.offered, "").label("offered"), _outbound.replied),
+        *(_waiting_in.c.identifier.label("lane"), _waiting_in.c.created_at, _waiting_in.c.active_at),
+    )
+    .select_from(outbound_sequence)
+    .join(queue, queue.c.id == _outbound.queue)
+    .outerjoin(channel, and_(channel.c.outbound == _outbound.id, channel.c.is_numbered == 1))
+    .outerjoin(_waiting_in, _waiting_in.c.id == channel.c.lane)
+    .where(_outbound.answers.is_(None)),
+)
+
 sequence_messages: Final = _view(
     "sequence_messages",
     union_all(

@@ -15,7 +15,7 @@ from sqlalchemy import Integer, and_, bindparam, case, exists, func, literal, no
 from wsrm_mq.acts import Step
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
-from wsrm_mq.store.applications import FETCHED, Serving, served
+from wsrm_mq.store.applications import FETCHED, SENT, SOURCE, Serving, served
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
@@ -372,7 +372,10 @@ OTHER: Final = "(other)"
 
 _queue: Final = views.queues.c
 _SHOWN_QUEUES: Final = compiled(
-    select(_queue.queue).where(or_(_queue.kind == "app", _queue.kind == "subscription"), _queue.key <= p("last"))
+    select(_queue.queue).where(
+        or_(_queue.kind == "app", _queue.kind == "subscription", _queue.queue.startswith(SENT + SOURCE)),
+        _queue.key <= p("last"),
+    )
 )
 _COUNTERS: Final = compiled(select(*(views.counters.c[name] for name in Counted._fields)))
 

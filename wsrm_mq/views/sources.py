@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, case, func, select
 
 from wsrm_mq.acts import Step, others
 from wsrm_mq.errors import QueryError
+from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import HOP, SIGNED, Serving, sent_queue, served, source_queue
 from wsrm_mq.store.compiling import bound, compiled
@@ -206,6 +207,9 @@ def told_of(one: Requests, now: int, *, is_sent: bool) -> str:
     if one.error is not None:
         again = "" if one.next_at is None or one.next_at <= now else f" The next attempt is at {moment(one.next_at)}."
         return f"{waits}. The last attempt: {one.error}.{again}"
+    if AckRanges.parse(one.acknowledged).count() == one.sent:
+        where = "" if one.acks_to is None else f" at {one.acks_to}"
+        return f"{waits} to be replied to{where}; all are acknowledged."
     if one.acks_to is not None:
         return (
             f"{waits} to be acknowledged at {one.acks_to}; it is sent again until then. A program with that acks_to "
