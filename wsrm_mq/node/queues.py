@@ -90,7 +90,7 @@ class Queues(Neighbouring, Opened):
         """Whether a queue has more than one transaction purges, as far as it is in this node's store."""
         with self.reader() as db:
             every = {"queue": declaring.read(db, queue).key, "lower": 0, "upper": 2**63 - 1}
-            found = db.execute(consuming.UNSETTLED_IN, {**every, "count": clearing.PIECE + 1}).fetchall()
+            found = db.execute(consuming.UNSETTLED_IN.text, {**every, "count": clearing.PIECE + 1}).fetchall()
             return len(found) > clearing.PIECE
 
     def stats(self, queue: str) -> Stats:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wsrm_mq.errors import PeekForbidden
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import Seen
 from wsrm_mq.queue.policies import Scope
 from wsrm_mq.store import consuming, queues
-from wsrm_mq.store.filtering import Filter, fits
+from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import as_json
 
@@ -87,10 +87,7 @@ def peek(
     ``PeekForbidden``."""
     check_peek(queue)
     letters = queue.kind == "dead_letter"
-    statement: str = consuming.PEEK_LETTERS if letters else consuming.PEEK
-    values: dict[str, Any] = {}
-    if wanted is not None:
-        statement, values = consuming.peek(fits(wanted), letters=letters)
+    statement, values = (consuming.PEEK_LETTERS if letters else consuming.PEEK).of(wanted)
     search = {**values, "queue": queue.key, "now": now, "after": after, "count": count}
     return [_peeked(row) for row in db.execute(statement, search)]
 
@@ -113,10 +110,7 @@ def is_to_come(
 ) -> bool:
     """Whether a subscription may have a message of the queue up to a position yet: one that is ready, or leased by it,
     and that it has not ``had``."""
-    statement: str = consuming.TO_COME
-    values: dict[str, Any] = {}
-    if wanted is not None:
-        statement, values = consuming.to_come(fits(wanted))
+    statement, values = consuming.TO_COME.of(wanted)
     search = {**values, "queue": queue.key, "now": now, "upto": upto, "lessee": lessee, "keys": as_json(list(had))}
     return db.execute(statement, search).fetchone() is not None
 
@@ -131,7 +125,7 @@ def positions(db: Database, queue: Declared, after: int, count: int) -> list[int
     """The positions of up to ``count`` messages behind ``after`` that are not settled. Raises ``PeekForbidden``."""
     check_peek(queue)
     search = {"queue": queue.key, "lower": after + 1, "upper": 2**63 - 1, "count": count}
-    return [position for (position,) in db.execute(consuming.UNSETTLED_IN, search)]
+    return [position for (position,) in db.execute(consuming.UNSETTLED_IN.text, search)]
 
 
 def check_peek(queue: Declared) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wsrm_mq.errors import QueueBusy
 from wsrm_mq.queue import settling
@@ -17,7 +17,7 @@ from wsrm_mq.queue.put import put_before
 from wsrm_mq.queue.reporting import left
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.store import consuming, queues, topics
-from wsrm_mq.store.filtering import Filter, fits
+from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -246,10 +246,7 @@ def purge_one(tx: Transaction, one: Standing, reason: str) -> None:
 
 
 def _positions(tx: Transaction, queue: Declared, wanted: Filter | None, lower: int, upper: int) -> Iterator[list[int]]:
-    statement: str = consuming.UNSETTLED_IN
-    values: dict[str, Any] = {}
-    if wanted is not None:
-        statement, values = consuming.unsettled_in(fits(wanted))
+    statement, values = consuming.UNSETTLED_IN.of(wanted)
     while True:
         search = {**values, "queue": queue.key, "lower": lower, "upper": upper, "count": PIECE}
         found = [key for (key,) in tx.execute(statement, search).fetchall()]

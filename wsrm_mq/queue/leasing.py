@@ -18,7 +18,7 @@ from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.reporting import left
 from wsrm_mq.queue.settling import Lease
 from wsrm_mq.store import consuming, subscribing
-from wsrm_mq.store.filtering import Comparison, Every, Field, Filter, fits
+from wsrm_mq.store.filtering import Comparison, Every, Field, Filter
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -113,11 +113,7 @@ def barriers_for(tx: Transaction, queue: Declared, subscription: int | None) -> 
 def ready_in(tx: Transaction, queue: Declared, wanted: Filter | None, count: int) -> list[Seen]:
     """Up to ``count`` messages by themselves that are ready in a queue, in the order of their delivery, each as a lease
     makes it that begins now."""
-    letters = queue.kind == "dead_letter"
-    statement: str = consuming.LETTERS if letters else consuming.READY
-    values: dict[str, Any] = {}
-    if wanted is not None:
-        statement, values = consuming.ready(fits(wanted), letters=letters)
+    statement, values = (consuming.LETTERS if queue.kind == "dead_letter" else consuming.READY).of(wanted)
     rows = tx.execute(statement, {**values, "queue": queue.key, "now": tx.reached, "count": count}).fetchall()
     return list(map(Seen._make, rows))
 
@@ -125,11 +121,8 @@ def ready_in(tx: Transaction, queue: Declared, wanted: Filter | None, count: int
 def count_ready(db: Database, queue: Declared, wanted: Filter | None, now: int, most: int = MOST_COUNTED) -> int:
     """How many messages are ready in a queue: by themselves, counted up to ``most``, or in a group that is free and
     does not wait."""
-    letters = queue.kind == "dead_letter"
-    statement: str = consuming.COUNT_LETTERS if letters else consuming.COUNT_READY
-    values: dict[str, Any] = {}
-    if wanted is not None:
-        statement, values = consuming.count_ready(fits(wanted), letters=letters)
+    has_letters = queue.kind == "dead_letter"
+    statement, values = (consuming.COUNT_LETTERS if has_letters else consuming.COUNT_READY).of(wanted)
     search = {**values, "queue": queue.key, "now": now, "count": most}
     (count,) = db.execute(statement, search).fetchone()
     (grouped,) = db.execute(consuming.COUNT_GROUPED, {"queue": queue.key, "now": now}).fetchone()
@@ -196,12 +189,10 @@ def _runs(tx: Transaction, queue: Declared, request: Request) -> list[list[Seen]
     """The beginnings of free groups, each with as much as is wanted: as far as the messages fit, and none of them
     has to be answered."""
     tx.write_lanes()
-    count, statement = request.most, consuming.RUN_OF_LANE
-    values: dict[str, Any] = {}
-    search = {"queue": queue.key, "now": tx.now, "count": count}
-    if request.wanted is not None:
-        statement, values = consuming.run_of_lane(fits(request.wanted))
-        search["count"] = max(count, _MOST_GROUPS)
+    count = request.most
+    groups = count if request.wanted is None else max(count, _MOST_GROUPS)
+    statement, values = consuming.RUN_OF_LANE.of(request.wanted)
+    search = {"queue": queue.key, "now": tx.now, "count": groups}
     keys = [key for (key,) in tx.execute(consuming.LEASABLE, search).fetchall()]
     runs = []
     for key in keys:

@@ -20,8 +20,8 @@ from wsrm_mq.errors import FenceLost
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import entries, lanes, queues
 from wsrm_mq.store.channels import LEAVING
-from wsrm_mq.store.entries import LOOSE_NUMBER
-from wsrm_mq.store.loose import IS_UNSETTLED, LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
+from wsrm_mq.store.entries import IS_LIVE_AT, LOOSE_NUMBER
+from wsrm_mq.store.loose import LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.storable import storable
 from wsrm_mq.store.transaction import Transaction
@@ -208,7 +208,7 @@ def settle_cursor(tx: Transaction, lane: Lane) -> None:
     """Put the cursor exactly on the lowest unsettled number: gaps and early settlements are behind it then."""
     limit = lane.limit
     if isinstance(lane, LooseEntry):
-        is_unsettled = tx.execute(IS_UNSETTLED, {"key": lane.position}).fetchone() is not None
+        is_unsettled = tx.execute(IS_LIVE_AT, {"key": lane.position}).fetchone() is not None
         lane.cursor = LOOSE_NUMBER if is_unsettled else limit
         return
     bounds = {"lane": lane.id, "lower": lane.cursor, "upper": limit}

@@ -73,7 +73,7 @@ def make_room(tx: Transaction, queue: Declared, size: int) -> None:
     while (lack := lack_of_room(tx, queue, size)) is not None:
         head = None
         if policy.overflow == "drop_head":
-            head = tx.execute(consuming.READY, {"queue": queue.key, "now": tx.now, "count": 1}).fetchone()
+            head = tx.execute(consuming.READY.text, {"queue": queue.key, "now": tx.now, "count": 1}).fetchone()
         if head is None:
             blocks = policy.overflow == "block"
             raise QuotaExceeded(f"{lack} Have it consumed, or declare it with a larger one.", blocks=blocks)

@@ -15,7 +15,9 @@ from typing import Final, NamedTuple
 from wsrm_mq.errors import OtherApplication
 from wsrm_mq.store.dialects import written
 from wsrm_mq.store.driver import file_of, instances_of
+from wsrm_mq.store.phrases import listed
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.tables import lane
 
 _WITH_BACKLOG: Final = written("""
 SELECT queue FROM entry by_index(entry_live) WHERE lane IS NOT NULL AND outcome IS NULL
@@ -35,6 +37,11 @@ SELECT id, name, application FROM queue
 WHERE kind = 'outgoing' OR name LIKE 'route/%'
 OR (kind = 'app' AND application IS NOT NULL AND application IS DISTINCT FROM ?)
 """)
+
+
+FOREIGN: Final = listed("foreign")
+"""``:foreign`` is a JSON list of the keys of queues whose messages are for others."""
+IS_OURS: Final = lane.c.queue.not_in(FOREIGN)
 
 
 def queue_name(path: str) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, select
+from sqlalchemy import and_, func, select
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.outbound import HAS_REQUESTS
+from wsrm_mq.store.phrases import listed, of, p
 from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, reply
 
 _REQUESTS: Final = (
     select(channel.c.lane)
     .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
-    .where(outbound_sequence.c.answers.is_(None), channel.c.is_numbered == 1)
+    .where(HAS_REQUESTS, channel.c.is_numbered == 1)
 )
 _WAITS: Final = (entry.c.lane.in_(_REQUESTS), entry.c.number >= 1, IS_LIVE)
 WAITING: Final = compiled(select(func.count()).where(*_WAITS))
@@ -22,10 +24,7 @@ WAIT: Final = compiled(
 )
 """Positions and MessageIDs of the requests that wait."""
 OUTCOME: Final = compiled(
-    select(entry.c.outcome, entry.c.reason)
-    .where(entry.c.message == bindparam("message"))
-    .order_by(entry.c.id.desc())
-    .limit(1)
+    select(entry.c.outcome, entry.c.reason).where(entry.c.message == p("message")).order_by(entry.c.id.desc()).limit(1)
 )
 """The outcome of the request that was stored at the position ``:message``, whatever sequence has it now."""
 _own, _beside, _head = entry.alias("own"), entry.alias("beside"), entry.alias("head")
@@ -45,7 +44,7 @@ WHY: Final = compiled(
     )
     .join(lane, lane.c.id == _own.c.lane)
     .join(_numbered, _numbered.c.lane == lane.c.id)
-    .where(_own.c.message == bindparam("message"))
+    .where(_own.c.message == p("message"))
     .order_by(_own.c.id.desc())
     .limit(1)
 )
@@ -53,9 +52,9 @@ WHY: Final = compiled(
 first."""
 _again = entry.alias("again")
 OUTCOMES: Final = compiled(
-    select(entry.c.message, entry.c.outcome, entry.c.reason)
+    select(*of(entry, "message, outcome, reason"))
     .where(
-        entry.c.message.in_(select(func.keys_in(bindparam("keys", required=True)).table_valued("value").c.value)),
+        entry.c.message.in_(listed("keys")),
         entry.c.outcome.is_not(None),
         entry.c.id == select(func.max(_again.c.id)).where(_again.c.message == entry.c.message).scalar_subquery(),
     )
@@ -66,7 +65,7 @@ REQUEST: Final = compiled(
     select(message.c.id, message.c.action)
     .join(entry, entry.c.id == message.c.id)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
-    .where(message.c.message_id == bindparam("message_id"))
+    .where(message.c.message_id == p("message_id"))
     .order_by(message.c.id.desc())
     .limit(1)
 )
@@ -86,23 +85,23 @@ class Awaited(NamedTuple):
 
 
 AWAITED: Final = compiled(
-    select(entry.c.id, entry.c.number, entry.c.lane, channel.c.outbound, entry.c.message)
+    select(*of(entry, "id, number, lane"), channel.c.outbound, entry.c.message)
     .select_from(outbound_sequence)
     .join(channel, and_(channel.c.outbound == outbound_sequence.c.id, channel.c.is_numbered == 1))
     .join(lane, lane.c.id == channel.c.lane)
     .join(entry, and_(entry.c.lane == lane.c.id, entry.c.number.between(lane.c.cursor, lane.c.limit - 1)))
     .join(message, message.c.id == entry.c.message)
     .where(
-        *(outbound_sequence.c.answers.is_(None), outbound_sequence.c.principal == bindparam("acks_to")),
-        *(IS_LIVE, entry.c.wants_reply == 1, message.c.message_id == bindparam("message_id")),
+        *(HAS_REQUESTS, outbound_sequence.c.principal == p("acks_to")),
+        *(IS_LIVE, entry.c.wants_reply == 1, message.c.message_id == p("message_id")),
     )
     .limit(1)
 )
 """The request of this MessageID that has left, and whose reply is to come to ``:acks_to``."""
 REPLY: Final = compiled(
-    select(reply.c.status, reply.c.headers, reply.c.body)
+    select(*of(reply, "status, headers, body"))
     .join(entry, entry.c.id == reply.c.entry)
-    .where(entry.c.message == bindparam("message"))
+    .where(entry.c.message == p("message"))
     .order_by(entry.c.id.desc())
     .limit(1)
 )
@@ -119,6 +118,6 @@ DEAD: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
     .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
-    .where(outbound_sequence.c.answers.is_(None), entry.c.outcome == "dead")
+    .where(HAS_REQUESTS, entry.c.outcome == "dead")
     .order_by(entry.c.id)
 )

@@ -5,42 +5,34 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, case, delete, func, insert, or_, select, text, update
+from sqlalchemy import Select, and_, case, delete, func, insert, or_, select, text, update
 
 from wsrm_mq.sequence.elements import EndpointReference
+from wsrm_mq.store.applications import IS_OURS
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
+from wsrm_mq.store.phrases import adding, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 from wsrm_mq.store.tables.table import Number
 
 _LOOKED_AT: Final = 100
-p = bindparam
-_P: Final[dict[str, Any]] = {column.name: p(column.name) for column in channel.columns}
 
-ADD_CHANNEL: Final = compiled(insert(channel).values(_P))
+ADD_CHANNEL: Final = compiled(adding(channel))
 DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.lane == p("lane")).returning(channel.c.outbound))
 CHANNEL: Final = {
-    about: compiled(
-        select(channel.c.lane).where(
-            *(channel.c[name] == _P[name] for name in (about, "address", "parameters", "is_numbered"))
-        )
-    )
+    about: compiled(select(channel.c.lane).where(given(channel, f"{about}, address, parameters, is_numbered")))
     for about in ("answers", "outbound")
 }
 """The key of the lane of kind outgoing that leads there, about an inbound sequence, or about an outbound one."""
 CHANNELS_NUMBERED: Final = compiled(
-    select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 1)
+    select(channel.c.lane).where(given(channel, "outbound"), channel.c.is_numbered == 1)
 )
 """The keys of those that have numbers of an outbound sequence."""
 REQUESTS_IN: Final = compiled(
-    select(channel.c.outbound).where(
-        *(channel.c.lane == p("lane"), channel.c.is_numbered == 1, channel.c.answers.is_(None))
-    )
+    select(channel.c.outbound).where(given(channel, "lane"), channel.c.is_numbered == 1, channel.c.answers.is_(None))
 )
 """The key of the outbound sequence whose requests leave in a lane."""
-CHANNELS_BESIDE: Final = compiled(
-    select(channel.c.lane).where(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0)
-)
+CHANNELS_BESIDE: Final = compiled(select(channel.c.lane).where(given(channel, "outbound"), channel.c.is_numbered == 0))
 """The keys of those that have what is said about it."""
 MAY_HAVE_ARRIVED: Final = compiled(
     select(entry.c.id)
@@ -70,12 +62,15 @@ ANSWERED_THERE: Final = compiled(
     select(entry.c.id).join(_THERE, _THERE.c.lane == entry.c.lane).where(entry.c.outcome == "delivered").limit(1)
 )
 """A row if something has been taken at one of the addresses from ``:origin`` to ``:beyond``."""
-_LIVE: Final = and_(entry.c.lane == p("lane"), IS_LIVE)
+_LIVE: Final = and_(given(entry, "lane"), IS_LIVE)
+_IN_RANGE: Final = and_(_LIVE, entry.c.number.between(p("lower"), p("upper")))
+IS_TAKEN: Final = {"outcome": "delivered", "settled_at": p("now"), "retry_at": None}
+"""The changes of an entry that the other side has taken."""
 SETTLE_RANGE: Final = compiled(
     update(entry)
-    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.wants_reply == 0)
-    .values(outcome="delivered", settled_at=p("now"), retry_at=None)
-    .returning(entry.c.message, entry.c.deliveries, entry.c.retry_from)
+    .where(_IN_RANGE, entry.c.wants_reply == 0)
+    .values(IS_TAKEN)
+    .returning(*of(entry, "message, deliveries, retry_from"))
 )
 """Settle the messages in a range that the other side has acknowledged, but for those that it is to reply to; their
 positions, as they were stored first, how often each has left, and when for the last time."""
@@ -95,47 +90,40 @@ _ACKNOWLEDGED_SINCE: Final = (
 SEND_OVERTAKEN: Final = compiled(
     update(entry)
     .where(
-        *(_LIVE, entry.c.number.between(p("lower"), p("upper")), entry.c.retry_at.is_not(None)),
+        *(_IN_RANGE, entry.c.retry_at.is_not(None)),
         *(entry.c.deliveries <= p("most"), entry.c.failures == 0, p("most") <= _ACKNOWLEDGED_SINCE),
     )
     .values(retry_at=None)
 )
 """At once, what was sent ``:most`` times or fewer, if so many above it, up to the number ``:highest``, have been
 acknowledged since."""
+_IS_ON_ITS_WAY: Final = and_(entry.c.failures == 0, entry.c.retry_at.is_not(None))
 SEND_AGAIN: Final = compiled(
     update(entry)
-    .where(_LIVE, entry.c.number.between(p("lower"), p("upper")))
-    .values(
-        retry_at=None,
-        deliveries=case(
-            (and_(entry.c.failures == 0, entry.c.retry_at.is_not(None)), entry.c.deliveries - 1),
-            else_=entry.c.deliveries,
-        ),
-    )
+    .where(_IN_RANGE)
+    .values(retry_at=None, deliveries=case((_IS_ON_ITS_WAY, entry.c.deliveries - 1), else_=entry.c.deliveries))
 )
 """At once: the other side says that it has not come, so its last sending takes no step of ``resend``. Said twice of one
 sending, that counts once."""
 _place = func.row_number().over(order_by=entry.c.number)
-CARRY_ON: Final = compiled(
-    insert(entry).from_select(
-        ["id", "queue", "message", "lane", "number", "wants_reply", "expires_at", "replay_of"],
-        select(
-            p("begins", type_=Number) - 1 + _place,
-            p("queue", type_=Number),
-            entry.c.message,
-            p("lane", type_=Number),
-            p("given", type_=Number) + _place,
-            entry.c.wants_reply,
-            entry.c.expires_at,
-            entry.c.id,
-        )
-        .where(entry.c.lane == p("old"), IS_LIVE)
-        .order_by(entry.c.number),
-        include_defaults=False,
-    )
+_NEW: Final = (
+    *(p("begins", type_=Number) - 1 + _place, p("queue", type_=Number), entry.c.message),
+    *(p("lane", type_=Number), p("given", type_=Number) + _place),
 )
-"""Have new entries for the unsettled ones of the lane ``:old``, with positions from ``:begins`` on, in ``:lane`` with
-numbers behind ``:given``."""
+
+
+def entering(moved: Select[Any], also: str = "") -> str:
+    """The text that enters the messages of ``moved`` anew, with positions from ``:begins`` on, in ``:queue`` and
+    ``:lane`` with numbers behind ``:given``. ``also``: columns that they keep."""
+    names = f"id, queue, message, lane, number, {also}expires_at, replay_of".split(", ")
+    entries = moved.with_only_columns(*_NEW, *of(entry, f"{also}expires_at, id"))
+    return compiled(insert(entry).from_select(names, entries, include_defaults=False))
+
+
+CARRY_ON: Final = entering(
+    select(entry.c.id).where(entry.c.lane == p("old"), IS_LIVE).order_by(entry.c.number), "wants_reply, "
+)
+"""Have new entries for the unsettled ones of the lane ``:old``."""
 CARRIED_ON: Final = compiled(
     update(entry).where(_LIVE).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
 )
@@ -152,20 +140,17 @@ _OUT: Final = select(entry.c.number, entry.c.last_error).where(
 DEAD_IN: Final = compiled(_OUT.where(entry.c.outcome == "dead").order_by(entry.c.number).limit(1))
 """The first dead letter of a lane."""
 GAPS_IN: Final = compiled(_OUT.where(IS_GAP).order_by(entry.c.number))
-_FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
-_OURS: Final = lane.c.queue.not_in(select(_FOREIGN.c.value))
 ACKS_DUE: Final = compiled(
     select(sequence.c.lane)
     .join(lane, lane.c.id == sequence.c.lane)
-    .where(sequence.c.ack_due_at <= p("now"), _OURS)
+    .where(sequence.c.ack_due_at <= p("now"), IS_OURS)
     .order_by(sequence.c.ack_due_at)
     .limit(p("count"))
 )
-"""``:foreign`` is a JSON list of the keys of queues that are others'."""
 NEXT_ACK_DUE: Final = compiled(
     select(func.min(sequence.c.ack_due_at))
     .join(lane, lane.c.id == sequence.c.lane)
-    .where(sequence.c.ack_due_at.is_not(None), _OURS)
+    .where(sequence.c.ack_due_at.is_not(None), IS_OURS)
 )
 
 

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, func, not_, or_, select, union_all, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Update,
+    and_,
+    case,
+    delete,
+    func,
+    not_,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
-from wsrm_mq.store.compiling import bound, compiled
-from wsrm_mq.store.running import entry_reason, entry_state, is_paused
+from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IN_RANGE, IS_LIVE, ONE_DEATH_MORE
+from wsrm_mq.store.filtering import Filtered
+from wsrm_mq.store.phrases import absent, changed, given, listed, of, p, upserted
+from wsrm_mq.store.running import HAS_UNSETTLED, entry_reason, entry_state, is_paused
 from wsrm_mq.store.tables import dedupe, entry, header, instance, lane, message, queue
-
-p = bindparam
 
 DEFAULT_PRIORITY: Final = 4
 
 # putting
 
-_DEDUPE: Final = insert(dedupe).values({column.name: p(column.name) for column in dedupe.columns})
-ADD_DEDUPE: Final = compiled(
-    _DEDUPE.on_conflict_do_update(
-        index_elements=["queue", "message_id"],
-        set_={"message": _DEDUPE.excluded.message, "until": _DEDUPE.excluded.until},
-    )
-)
-PUT_BEFORE: Final = compiled(
-    select(dedupe.c.message, dedupe.c.until).where(dedupe.c.queue == p("queue"), dedupe.c.message_id == p("message_id"))
-)
-FORGET_PUT: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue"), dedupe.c.message_id == p("message_id")))
+ADD_DEDUPE: Final = upserted(dedupe, "queue, message_id", "message, until")
+PUT_BEFORE: Final = compiled(select(dedupe.c.message, dedupe.c.until).where(given(dedupe, "queue, message_id")))
+FORGET_PUT: Final = compiled(delete(dedupe).where(given(dedupe, "queue, message_id")))
 POSITION_IN: Final = compiled(
     select(entry.c.id).where(
         entry.c.message == p("message"), func.coalesce(entry.c.origin, entry.c.queue) == p("queue")
@@ -42,10 +48,10 @@ def _seen(fence: ColumnElement[int], deliveries: ColumnElement[int]) -> Select[A
     return select(
         *(entry.c.id, entry.c.queue, fence.label("entry_fence")),
         func.coalesce(entry.c.priority, DEFAULT_PRIORITY).label("entry_priority"),
-        *(deliveries.label("entry_deliveries"), entry.c.failures, entry.c.expires_at),
-        *(entry.c.lane, entry.c.number, message.c.id, message.c.message_id, message.c.action, message.c.received_at),
-        *(message.c.body_size, message.c.body, message.c.environ),
-        *(header.c.topic, header.c.properties, header.c.content_type),
+        deliveries.label("entry_deliveries"),
+        *of(entry, "failures, expires_at, lane, number"),
+        *of(message, "id, message_id, action, received_at, body_size, body, environ"),
+        *of(header, "topic, properties, content_type"),
         select(lane.c.identifier)
         .where(lane.c.id == entry.c.lane, lane.c.kind != "group")
         .correlate(entry)
@@ -64,8 +70,8 @@ SEEN: Final = _seen(entry.c.fence, entry.c.deliveries)
 def is_ready(now: ColumnElement[int]) -> ColumnElement[bool]:
     """Whether an entry that is in no lane is ready."""
     return and_(
-        *(entry.c.priority.is_not(None), entry.c.lane.is_(None), entry.c.outcome.is_(None)),
-        *(entry.c.owner.is_(None), entry.c.hold.is_(None)),
+        entry.c.priority.is_not(None),
+        absent(entry, "lane, outcome, owner, hold"),
         or_(entry.c.expires_at.is_(None), entry.c.expires_at > now),
     )
 
@@ -74,110 +80,68 @@ _IS_READY: Final = is_ready(p("now"))
 _LEASED: Final = _seen(entry.c.fence + 1, entry.c.deliveries + 1)
 """The entry as a lease that begins now makes it."""
 _IS_LETTER: Final = and_(entry.c.outcome == "dead", entry.c.owner.is_(None))
-_READY: Final = (
-    _LEASED.where(entry.c.queue == p("queue"), _IS_READY)
-    .order_by(entry.c.priority.desc(), entry.c.id)
-    .limit(p("count", required=True))
-)
-_LETTERS: Final = (
-    _LEASED.where(entry.c.queue == p("queue"), _IS_LETTER).order_by(entry.c.id).limit(p("count", required=True))
-)
-READY: Final = compiled(_READY)
-LETTERS: Final = compiled(_LETTERS)
+_FIRST: Final = _LEASED.where(entry.c.queue == p("queue")).limit(p("count"))
+READY: Final = Filtered(lambda *fits: _FIRST.where(_IS_READY, *fits).order_by(entry.c.priority.desc(), entry.c.id))
+LETTERS: Final = Filtered(lambda *fits: _FIRST.where(_IS_LETTER, *fits).order_by(entry.c.id))
 """Dead letters are ready in their queue."""
-_COUNTED: Final = select(entry.c.id).where(entry.c.queue == p("queue")).limit(p("count", required=True))
+_COUNTED: Final = select(entry.c.id).where(entry.c.queue == p("queue")).limit(p("count"))
 
 
-def _count(*where: ColumnElement[bool]) -> Select[int]:
+def _count(*where: ColumnElement[bool]) -> Select[Any]:
     return select(func.count()).select_from(_COUNTED.where(*where).subquery())
 
 
-COUNT_READY: Final = compiled(_count(_IS_READY))
-COUNT_LETTERS: Final = compiled(_count(_IS_LETTER))
-_IN_FREE_LANE: Final = and_(
-    lane.c.queue == p("queue"),
-    lane.c.served_at.is_not(None),
-    *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None), lane.c.cursor < lane.c.limit),
-    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
-)
-_IS_LEASABLE: Final = and_(_IN_FREE_LANE, not_(is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))))
+COUNT_READY: Final = Filtered(lambda *fits: _count(_IS_READY, *fits))
+COUNT_LETTERS: Final = Filtered(lambda *fits: _count(_IS_LETTER, *fits))
+_IS_FREE_LANE: Final = and_(lane.c.served_at.is_not(None), absent(lane, "on_hold_since, owner, blocked"), HAS_UNSETTLED)
+_WAITS: Final = is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))
+_IS_LEASABLE: Final = and_(lane.c.queue == p("queue"), _IS_FREE_LANE, not_(_WAITS))
 COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IS_LEASABLE))
 """Messages of groups that may be leased, those included that were settled out of their turn."""
 LEASABLE: Final = compiled(
-    select(lane.c.id).where(_IS_LEASABLE).order_by(lane.c.served_at, lane.c.id).limit(p("count", required=True))
+    select(lane.c.id).where(_IS_LEASABLE).order_by(lane.c.served_at, lane.c.id).limit(p("count"))
 )
-_RUN_OF_LANE: Final = (
-    _LEASED.where(
-        *(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.number < p("upper")),
-        entry.c.outcome.is_(None),
+_RUN_OF_LANE: Final = _LEASED.where(IN_RANGE).order_by(entry.c.number).limit(p("count"))
+RUN_OF_LANE: Final = Filtered(
+    lambda *fits: _RUN_OF_LANE.add_columns(
+        case((and_(*fits), entry.c.wants_reply), else_=1) if fits else entry.c.wants_reply
     )
-    .order_by(entry.c.number)
-    .limit(p("count", required=True))
 )
-RUN_OF_LANE: Final = compiled(_RUN_OF_LANE.add_columns(entry.c.wants_reply))
-"""The last column: a run of this consumer ends before it."""
+"""The last column: a run of this consumer ends before it, as before what does not fit."""
 SEEN_AT: Final = compiled(SEEN.where(entry.c.id == p("key")))
-
-
-def ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
-    """``READY``, or ``LETTERS``, of what a filter wants (``filtering.fits``); with the values of its parameters."""
-    return bound((_LETTERS if letters else _READY).where(wanted))
-
-
-def run_of_lane(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
-    """``RUN_OF_LANE`` of what a filter wants: a run ends before what does not fit; with the values of its
-    parameters."""
-    return bound(_RUN_OF_LANE.add_columns(case((wanted, entry.c.wants_reply), else_=1)))
-
-
-def count_ready(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
-    """``COUNT_READY``, or ``COUNT_LETTERS``, of what a filter wants; with the values of its parameters."""
-    return bound(_count(_IS_LETTER if letters else _IS_READY, wanted))
 
 
 # leasing and settling
 
-_KEYS: Final = select(func.keys_in(p("keys")).table_valued("value").c.value)
+_KEYS: Final = listed("keys")
 _THESE: Final = entry.c.id.in_(_KEYS)
+
+
+def _these(**values: Any) -> Update:
+    return update(entry).where(_THESE).values(values)
+
+
 _LEASE: Final = {
-    "owner": p("owner"),
-    "lessee": p("lessee"),
-    "leased_until": p("until"),
-    "running_since": p("now"),
-    "fence": entry.c.fence + 1,
-    "deliveries": entry.c.deliveries + 1,
+    **{"owner": p("owner"), "lessee": p("lessee"), "leased_until": p("until"), "running_since": p("now")},
+    **{"fence": entry.c.fence + 1, "deliveries": entry.c.deliveries + 1},
 }
-_FREE: Final[dict[str, Any]] = {"owner": None, "lessee": None, "leased_until": None, "running_since": None}
-LEASE: Final = compiled(update(entry).where(_THESE).values(_LEASE))
-HAND_OUT: Final = compiled(
-    update(entry)
-    .where(_THESE)
-    .values({**_LEASE, "outcome": "delivered", "settled_at": p("now")})
-    .returning(entry.c.id, entry.c.message, entry.c.asks)
-)
+_FREE: Final[dict[str, Any]] = dict.fromkeys(("owner", "lessee", "leased_until", "running_since"))
+_IS_DELIVERED: Final = {"outcome": "delivered", "settled_at": p("now")}
+LEASE: Final = compiled(_these(**_LEASE))
+HAND_OUT: Final = compiled(_these(**_LEASE, **_IS_DELIVERED).returning(*of(entry, "id, message, asks")))
 """At most once: it is settled before it is seen."""
-LEASE_LANE: Final = compiled(
-    update(lane)
-    .where(lane.c.id == p("key"))
-    .values(
-        leased_below=p("below"),
-        leased_until=p("until"),
-        lessee=p("lessee"),
-        served_at=p("now"),
-    )
+LEASE_LANE: Final = changed(
+    lane, leased_below=p("below"), leased_until=p("until"), lessee=p("lessee"), served_at=p("now")
 )
-SHORTEN_LANE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(leased_below=p("below")))
-FREE_LANE: Final = compiled(
-    update(lane).where(lane.c.id == p("key")).values(leased_below=None, leased_until=None, lessee=None)
-)
-LANE_LEASE: Final = compiled(
-    select(lane.c.leased_below, lane.c.leased_until, lane.c.lessee).where(lane.c.id == p("key"))
-)
+SHORTEN_LANE: Final = changed(lane, leased_below=p("below"))
+FREE_LANE: Final = changed(lane, leased_below=None, leased_until=None, lessee=None)
+LANE_LEASE: Final = compiled(select(*of(lane, "leased_below, leased_until, lessee")).where(lane.c.id == p("key")))
 STANDING: Final = compiled(
     select(
-        *(entry.c.id, entry.c.queue, queue.c.name, entry.c.message, entry.c.lane, entry.c.number),
-        *(entry.c.outcome, entry.c.owner, entry.c.fence, entry.c.lessee, entry.c.expires_at, entry.c.priority),
-        *(entry.c.deliveries, entry.c.failures, entry.c.cancels, entry.c.asks, message.c.body_size),
+        *(entry.c.id, entry.c.queue, queue.c.name),
+        *of(entry, "message, lane, number, outcome, owner, fence, lessee, expires_at, priority, deliveries"),
+        *of(entry, "failures, cancels, asks"),
+        message.c.body_size,
         *(queue.c.policy, lane.c.leased_below),
     )
     .join(message, message.c.id == entry.c.message)
@@ -186,101 +150,70 @@ STANDING: Final = compiled(
     .where(_THESE)
 )
 """Columns of ``queue.settling.Standing``."""
-ACKNOWLEDGE: Final = compiled(
-    update(entry).where(_THESE).values({**_FREE, "outcome": "delivered", "settled_at": p("now"), "hold": None})
-)
-TAKE_LETTERS: Final = compiled(
-    update(entry).where(_THESE).values({**_FREE, "outcome": "discarded", "reason": p("reason"), "settled_at": p("now")})
-)
-GIVE_BACK: Final = compiled(update(entry).where(_THESE).values(_FREE))
+ACKNOWLEDGE: Final = compiled(_these(**_FREE, **_IS_DELIVERED, hold=None))
+TAKE_LETTERS: Final = compiled(_these(**_FREE, outcome="discarded", reason=p("reason"), settled_at=p("now")))
+GIVE_BACK: Final = compiled(_these(**_FREE))
 NEVER_DELIVERED: Final = compiled(
-    update(entry)
-    .where(_THESE)
-    .values({**_FREE, "deliveries": entry.c.deliveries - case((entry.c.outcome == "delivered", 0), else_=1)})
+    _these(**_FREE, deliveries=entry.c.deliveries - case((entry.c.outcome == "delivered", 0), else_=1))
 )
 """A message that is delivered at most once was settled by its lease, and stays as it is."""
-RELEASE: Final = compiled(update(entry).where(_THESE).values({**_FREE, "cancels": entry.c.cancels + 1}))
-FAIL: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"))
-    .values({**_FREE, "failures": entry.c.failures + 1, "deaths": 0, "last_error": p("error")})
-)
-DIE: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"))
-    .values(
-        {
-            **_FREE,
-            "deaths": entry.c.deaths + 1,
-            "failures": entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
-            "last_error": p("error"),
-        }
-    )
-)
-SAY_WHY: Final = compiled(update(entry).where(entry.c.id == p("key")).values(last_error=p("error")))
-HOLD: Final = compiled(update(entry).where(entry.c.id == p("key")).values(hold=p("hold")))
-RENEW: Final = compiled(update(entry).where(_THESE).values(leased_until=p("until")))
-RENEW_LANE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(leased_until=p("until")))
-COUNT_RUN: Final = compiled(
-    update(entry)
-    .where(
-        *(entry.c.lane == p("lane"), entry.c.number >= p("lower"), entry.c.number < p("upper")),
-        entry.c.outcome.is_(None),
-    )
-    .values(deliveries=entry.c.deliveries + 1)
-)
+RELEASE: Final = compiled(_these(**_FREE, cancels=entry.c.cancels + 1))
+FAIL: Final = changed(entry, **_FREE, failures=entry.c.failures + 1, deaths=0, last_error=p("error"))
+DIE: Final = changed(entry, **_FREE, **ONE_DEATH_MORE, last_error=p("error"))
+SAY_WHY: Final = changed(entry, last_error=p("error"))
+HOLD: Final = changed(entry, hold=p("hold"))
+RENEW: Final = compiled(_these(leased_until=p("until")))
+RENEW_LANE: Final = changed(lane, leased_until=p("until"))
+COUNT_RUN: Final = compiled(update(entry).where(IN_RANGE).values(deliveries=entry.c.deliveries + 1))
 """Count a delivery of each entry that was handed out of a lane, which is given back."""
-MARK_RUN: Final = compiled(update(entry).where(_THESE).values(fence=p("fence")))
+MARK_RUN: Final = compiled(_these(fence=p("fence")))
 """Mark what is leased of a sequence with the fence of that: numbers that come later may lie among it."""
 LEFT_OF_RUN: Final = compiled(
-    select(entry.c.id)
-    .where(
-        *(entry.c.lane == p("lane"), entry.c.number < p("below"), entry.c.fence == p("fence")),
-        entry.c.outcome.is_(None),
-    )
-    .limit(1)
+    select(entry.c.id).where(given(entry, "lane, fence"), entry.c.number < p("below"), IS_LIVE).limit(1)
 )
 
 # what comes of time and of deaths
 
 DUE_WAITS: Final = compiled(
     select(entry.c.id)
-    .where(entry.c.hold == p("hold"), entry.c.outcome.is_(None), entry.c.retry_at <= p("now"))
+    .where(entry.c.hold == p("hold"), IS_LIVE, entry.c.retry_at <= p("now"))
     .order_by(entry.c.retry_at)
-    .limit(p("count", required=True))
+    .limit(p("count"))
 )
 TURNED_BACK: Final = compiled(
-    select(entry.c.id)
-    .where(entry.c.hold == "backoff", entry.c.outcome.is_(None), entry.c.retry_from > p("now"))
-    .limit(p("count", required=True))
+    select(entry.c.id).where(entry.c.hold == "backoff", IS_LIVE, entry.c.retry_from > p("now")).limit(p("count"))
 )
 """Entries whose wait begins in the future: the clock was stepped back."""
-END_WAITS: Final = compiled(update(entry).where(_THESE).values(hold=None, retry_from=None, retry_at=None))
+END_WAITS: Final = compiled(_these(hold=None, retry_from=None, retry_at=None))
 _DEADLINES: Final = (
     select(entry.c.id, entry.c.expires_at)
     .outerjoin(lane, lane.c.id == entry.c.lane)
     .where(
-        *(entry.c.expires_at.is_not(None), entry.c.outcome.is_(None), entry.c.owner.is_(None)),
+        entry.c.expires_at.is_not(None),
+        absent(entry, "outcome, owner"),
         or_(lane.c.leased_below.is_(None), entry.c.number >= lane.c.leased_below),
     )
     .order_by(entry.c.expires_at)
 )
 """Entries that have a deadline and are not leased."""
 EXPIRED: Final = compiled(
-    _DEADLINES.with_only_columns(entry.c.id).where(entry.c.expires_at <= p("now")).limit(p("count", required=True))
+    _DEADLINES.with_only_columns(entry.c.id).where(entry.c.expires_at <= p("now")).limit(p("count"))
 )
 
 
-def _first_end(of: Any) -> ColumnElement[int | None]:
-    leases = select(func.min(of.c.leased_until)).where(of.c.owner == instance.c.id, of.c.leased_until.is_not(None))
-    return leases.scalar_subquery()
+def _leases(asked: ColumnElement[Any], leased: Table) -> Select[Any]:
+    """About the leases that an instance has."""
+    return select(asked).where(leased.c.owner == instance.c.id, leased.c.leased_until.is_not(None))
 
 
-def _leased_by(of: Any) -> str:
-    leases = select(of.c.id).where(
-        *(of.c.owner == p("owner"), of.c.leased_until.is_not(None), of.c.leased_until <= p("until"))
-    )
-    return compiled(leases.order_by(of.c.leased_until).limit(p("count", required=True)))
+def _first_end(leased: Table) -> ColumnElement[int | None]:
+    return _leases(func.min(leased.c.leased_until), leased).scalar_subquery()
+
+
+def _leased_by(leased: Table) -> str:
+    until = leased.c.leased_until
+    leases = select(leased.c.id).where(leased.c.owner == p("owner"), until.is_not(None), until <= p("until"))
+    return compiled(leases.order_by(until).limit(p("count")))
 
 
 FIRST_ENDS: Final = compiled(
@@ -294,7 +227,7 @@ LANES_LEASED_BY: Final = _leased_by(lane)
 
 
 def _next_wait(hold: str) -> Select[Any]:
-    return select(func.min(entry.c.retry_at)).where(entry.c.hold == hold, entry.c.outcome.is_(None))
+    return select(func.min(entry.c.retry_at)).where(entry.c.hold == hold, IS_LIVE)
 
 
 def _next_lease_end(of: Any) -> Select[Any]:
@@ -302,13 +235,7 @@ def _next_lease_end(of: Any) -> Select[Any]:
 
 
 _NEXT_EXPIRY: Final = _DEADLINES.with_only_columns(entry.c.expires_at).limit(1)
-_NEXT_LANE_WAIT: Final = select(func.min(lane.c.retry_at)).where(
-    lane.c.served_at.is_not(None),
-    *(lane.c.on_hold_since.is_(None), lane.c.owner.is_(None), lane.c.blocked.is_(None)),
-    lane.c.cursor < lane.c.limit,
-    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
-    lane.c.retry_at > p("now"),
-)
+_NEXT_LANE_WAIT: Final = select(func.min(lane.c.retry_at)).where(_IS_FREE_LANE, lane.c.retry_at > p("now"))
 NEXT_ENDS: Final = compiled(
     select(
         *(_next_wait("scheduled").scalar_subquery(), _next_wait("backoff").scalar_subquery()),
@@ -320,13 +247,13 @@ NEXT_ENDS: Final = compiled(
 the next lease of an entry and of a group. ``now``: waits of groups are looked for that end later."""
 
 
-def _has_lease(of: Any) -> ColumnElement[bool]:
-    return select(of.c.id).where(of.c.owner == instance.c.id, of.c.leased_until.is_not(None)).exists()
+def _count_leased(leased: Table) -> ColumnElement[int]:
+    return _leases(func.count(), leased).where(leased.c.queue == p("queue")).scalar_subquery()
 
 
 HOLDERS: Final = compiled(
-    select(instance.c.id, instance.c.name, instance.c.pid, instance.c.ended_at.is_not(None)).where(
-        or_(_has_lease(entry), _has_lease(lane))
+    select(*of(instance, "id, name, pid"), instance.c.ended_at.is_not(None)).where(
+        or_(*(_leases(leased.c.id, leased).exists() for leased in (entry, lane)))
     )
 )
 """Instances that have leases: key, name, process, whether they have ended."""
@@ -351,73 +278,47 @@ LEFT_BEHIND: Final = compiled(
 
 # looking at queues
 
-_IN_QUEUE: Final = and_(entry.c.queue == p("queue"), entry.c.priority.is_not(None), entry.c.outcome.is_(None))
+_IN_QUEUE: Final = and_(entry.c.queue == p("queue"), entry.c.priority.is_not(None), IS_LIVE)
 _STATE: Final = entry_state(p("now"))
 _REASON: Final = func.coalesce(entry_reason(p("now")), "")
 _PEEKED: Final = SEEN.add_columns(
     *(case((entry.c.outcome.is_not(None), entry.c.outcome), else_=_STATE), _REASON, entry.c.last_error),
     *(func.coalesce(entry.c.reason, ""), entry.c.settled_at, entry.c.leased_until),
 ).outerjoin(lane, lane.c.id == entry.c.lane)
-_PEEK: Final = _PEEKED.where(entry.c.id > p("after"), _IN_QUEUE).order_by(entry.c.id).limit(p("count", required=True))
-_PEEK_LETTERS: Final = (
-    _PEEKED.where(entry.c.id > p("after"), entry.c.queue == p("queue"), entry.c.outcome == "dead")
-    .order_by(entry.c.id)
-    .limit(p("count", required=True))
-)
-PEEK: Final = compiled(_PEEK)
-PEEK_LETTERS: Final = compiled(_PEEK_LETTERS)
+_NEXT_PEEKED: Final = _PEEKED.where(entry.c.id > p("after")).order_by(entry.c.id).limit(p("count"))
+_IS_PUT_ASIDE: Final = and_(entry.c.queue == p("queue"), entry.c.outcome == "dead")
+PEEK: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IN_QUEUE, *fits))
+PEEK_LETTERS: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IS_PUT_ASIDE, *fits))
 PEEK_AT: Final = compiled(
     _PEEKED.where(
-        entry.c.id == p("key"),
-        entry.c.queue == p("queue"),
-        or_(entry.c.outcome.is_(None), entry.c.outcome == "dead"),
+        *(entry.c.id == p("key"), entry.c.queue == p("queue")),
+        or_(IS_LIVE, entry.c.outcome == "dead"),
     )
 )
-
-
-def peek(wanted: ColumnElement[bool], *, letters: bool = False) -> tuple[str, dict[str, Any]]:
-    """``PEEK``, or ``PEEK_LETTERS``, of what a filter wants (``filtering.fits``); with the values of its parameters."""
-    return bound((_PEEK_LETTERS if letters else _PEEK).where(wanted))
-
-
-UNSETTLED_IN: Final = compiled(
-    select(entry.c.id)
-    .where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"))
-    .order_by(entry.c.id)
-    .limit(p("count", required=True))
+UNSETTLED_IN: Final = Filtered(
+    lambda *fits: (
+        select(entry.c.id)
+        .where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"), *fits)
+        .order_by(entry.c.id)
+        .limit(p("count"))
+    )
 )
-
-
-def unsettled_in(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
-    """``UNSETTLED_IN`` of what a filter wants (``filtering.fits``); with the values of its parameters."""
-    chosen = select(entry.c.id).where(_IN_QUEUE, entry.c.id >= p("lower"), entry.c.id <= p("upper"), wanted)
-    return bound(chosen.order_by(entry.c.id).limit(p("count", required=True)))
-
-
 LAST_UNSETTLED: Final = compiled(select(func.max(entry.c.id)).where(_IN_QUEUE))
-_TO_COME: Final = (
-    select(entry.c.id)
-    .select_from(entry.outerjoin(lane, lane.c.id == entry.c.lane))
-    .where(
-        *(_IN_QUEUE, entry.c.id <= p("upto"), entry.c.id.not_in(_KEYS)),
-        or_(
-            _STATE == "ready",
-            and_(_STATE == "leased", func.coalesce(lane.c.lessee, entry.c.lessee) == p("lessee")),
-        ),
+_IS_LEASED_BY_IT: Final = and_(_STATE == "leased", func.coalesce(lane.c.lessee, entry.c.lessee) == p("lessee"))
+TO_COME: Final = Filtered(
+    lambda *fits: (
+        select(entry.c.id)
+        .select_from(entry.outerjoin(lane, lane.c.id == entry.c.lane))
+        .where(
+            *(_IN_QUEUE, entry.c.id <= p("upto"), entry.c.id.not_in(_KEYS)),
+            or_(_STATE == "ready", _IS_LEASED_BY_IT),
+            *(and_(one, entry.c.lane.is_(None)) for one in fits),
+        )
+        .limit(1)
     )
-    .limit(1)
 )
-TO_COME: Final = compiled(_TO_COME)
 """A message that a subscription may have yet: one up to a position that is ready or leased by it, and not among
-``:keys``."""
-
-
-def to_come(wanted: ColumnElement[bool]) -> tuple[str, dict[str, Any]]:
-    """``TO_COME`` of what a filter wants (``filtering.fits``), which has nothing of groups; with the values of its
-    parameters."""
-    return bound(_TO_COME.where(wanted, entry.c.lane.is_(None)))
-
-
+``:keys``. A filter has nothing of groups."""
 STATES: Final = compiled(
     select(_STATE, _REASON, func.count(), func.sum(message.c.body_size), func.min(message.c.received_at))
     .select_from(entry)
@@ -441,51 +342,22 @@ LETTERS_OF: Final = compiled(
 DECLARED_QUEUES: Final = compiled(
     select(queue.c.name).where(queue.c.policy.is_not(None), queue.c.kind != "journal").order_by(queue.c.name)
 )
-LEASED_IN: Final = compiled(
-    select(
-        instance.c.name,
-        instance.c.pid,
-        select(func.count())
-        .where(entry.c.owner == instance.c.id, entry.c.leased_until.is_not(None), entry.c.queue == p("queue"))
-        .scalar_subquery()
-        + select(func.count())
-        .where(lane.c.owner == instance.c.id, lane.c.leased_until.is_not(None), lane.c.queue == p("queue"))
-        .scalar_subquery(),
-    )
-)
+LEASED_IN: Final = compiled(select(*(instance.c.name, instance.c.pid), _count_leased(entry) + _count_leased(lane)))
 """Who has leased something of a queue: name and process of an instance, and how many messages and groups."""
-REDRIVE: Final = compiled(
-    update(entry)
-    .where(_THESE, entry.c.outcome == "dead")
-    .values(
-        **_FREE,
-        queue=p("queue"),
-        origin=None,
-        outcome=None,
-        reason=None,
-        settled_at=None,
-        confirmed_at=None,
-        expires_at=None,
-        hold=None,
-        retry_from=None,
-        retry_at=None,
-        failures=0,
-        cancels=0,
-        deaths=0,
-    )
-)
+_AS_IT_WAS_PUT: Final = {
+    **dict.fromkeys(("origin", "outcome", "reason", "settled_at", "confirmed_at", "expires_at")),
+    **dict.fromkeys(("hold", "retry_from", "retry_at")),
+    **dict.fromkeys(("failures", "cancels", "deaths"), 0),
+}
+REDRIVE: Final = compiled(_these(**_FREE, **_AS_IT_WAS_PUT, queue=p("queue")).where(entry.c.outcome == "dead"))
 FREE_LETTERS: Final = compiled(
     select(entry.c.id)
-    .where(entry.c.queue == p("queue"), entry.c.outcome == "dead", entry.c.owner.is_(None), entry.c.id > p("after"))
+    .where(entry.c.queue == p("queue"), _IS_LETTER, entry.c.id > p("after"))
     .order_by(entry.c.id)
-    .limit(p("count", required=True))
+    .limit(p("count"))
 )
-PURGE: Final = compiled(
-    update(entry)
-    .where(_THESE)
-    .values({**_FREE, "outcome": "purged", "reason": p("reason"), "settled_at": p("now"), "named": 1})
-)
-FORGET_DEDUPE: Final = compiled(delete(dedupe).where(dedupe.c.queue == p("queue")))
+PURGE: Final = compiled(_these(**_FREE, outcome="purged", reason=p("reason"), settled_at=p("now"), named=1))
+FORGET_DEDUPE: Final = compiled(delete(dedupe).where(given(dedupe, "queue")))
 """Forget the ids of messages in a queue that is deleted."""
 _OLD: Final = (
     select(dedupe.c.queue, dedupe.c.message_id)
@@ -494,5 +366,5 @@ _OLD: Final = (
     .order_by(dedupe.c.until)
 )
 DUE_TO_BE_FORGOTTEN: Final = compiled(_OLD.limit(1))
-FORGOTTEN: Final = compiled(_OLD.limit(p("count", required=True)))
+FORGOTTEN: Final = compiled(_OLD.limit(p("count")))
 """Settled messages that were put under an id, whose id need not be known any more."""

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy import and_, bindparam, case, func, insert, not_, or_, select, update
+from sqlalchemy import and_, case, func, not_, or_, select
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.phrases import adding, changed, changing, given, of, p
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, reply, watermark
 
-p = bindparam
-
 IS_LIVE: Final = entry.c.outcome.is_(None)
 _KEY: Final = entry.c.id == p("key")
 _FROM_LOWER: Final = and_(entry.c.lane == p("lane"), entry.c.number >= p("lower"), IS_LIVE)
-_BETWEEN: Final = and_(_FROM_LOWER, entry.c.number < p("upper"))
+IN_RANGE: Final = and_(_FROM_LOWER, entry.c.number < p("upper"))
+ONE_DEATH_MORE: Final = {
+    "deaths": entry.c.deaths + 1,
+    "failures": entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
+}
+"""Two deaths in a row are forgiven; each after these is a failure too."""
 
 
 def changed_if_live(**values: Any) -> str:
     """The statement that gives the entry with ``:key`` these values, unless it is settled."""
-    return compiled(update(entry).where(_KEY, IS_LIVE).values(values))
-
-
-def _changed(**values: Any) -> str:
-    return compiled(update(entry).where(_KEY).values(values))
+    return compiled(changing(entry, **values).where(IS_LIVE))
 
 
 INLINE_BODY: Final = 65_536
@@ -36,11 +36,11 @@ LOOSE_NUMBER: Final = 1
 
 # The index ``lane_entry`` has the entries of a lane, live or settled, up to the watermark. Behind it only ``entry``
 # has them: a search for a settled one asks both. See ``late_index``.
-_IS_NUMBER: Final = and_(entry.c.lane == p("lane"), entry.c.number == p("number"))
-_INDEXED: Final = select(lane_entry.c.entry).where(lane_entry.c.lane == p("lane"), lane_entry.c.number == p("number"))
+_IS_NUMBER: Final = and_(given(entry, "lane, number"))
+_INDEXED: Final = select(lane_entry.c.entry).where(given(lane_entry, "lane, number"))
 ENTRIES_UP_TO: Final = select(watermark.c.upto).where(watermark.c.name == "lane_entry")
 ENTRY_BY_NUMBER: Final = compiled(
-    select(entry.c.id, entry.c.outcome, entry.c.wants_reply, entry.c.named, entry.c.settled_at).where(
+    select(*of(entry, "id, outcome, wants_reply, named, settled_at")).where(
         entry.c.id
         == func.coalesce(
             select(entry.c.id).where(_IS_NUMBER, IS_LIVE).correlate(None).scalar_subquery(),
@@ -56,26 +56,14 @@ ENTRY_BY_NUMBER: Final = compiled(
 )
 SET_WAITER: Final = changed_if_live(waiter=p("waiter"))
 TO_RUN: Final = select(
-    entry.c.id,
-    entry.c.number,
-    entry.c.deliveries,
-    entry.c.failures,
-    entry.c.wants_reply,
-    entry.c.late,
-    entry.c.waiter,
-    message.c.id,
-    message.c.action,
-    message.c.message_id,
-    message.c.environ,
-    message.c.principal,
-    message.c.connection,
-    message.c.body_size,
+    *of(entry, "id, number, deliveries, failures, wants_reply, late, waiter"),
+    *of(message, "id, action, message_id, environ, principal, connection, body_size"),
     case((message.c.body_size <= INLINE_BODY, message.c.body)),
     message.c.received_at,
 ).join(message, message.c.id == entry.c.message)
 _RUN: Final = (
     TO_RUN.where(
-        _BETWEEN,
+        IN_RANGE,
         # In order, the head's wait is the lane's: passing it over would deliver what follows it.
         or_(p("ordered") == 1, not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now")))),
     )
@@ -97,9 +85,7 @@ RUN_REPLAYS: Final = compiled(
 # The index ``connection_message`` has the messages of a connection up to the watermark. Behind it only ``message`` has
 # them: every question has both parts. See ``late_index``.
 _WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connection_message")
-_LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(
-    connection_message.c.connection == p("connection")
-)
+_LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(given(connection_message, "connection"))
 _LAST_BEHIND: Final = (
     select(func.max(message.c.id))
     .where(message.c.id > watermark.c.upto, message.c.connection == p("connection"))
@@ -114,11 +100,7 @@ LAST_OF_CONNECTION: Final = compiled(
 UNSETTLED_INDEXED: Final = compiled(
     select(connection_message.c.message)
     .join(entry, entry.c.id == connection_message.c.message)
-    .where(
-        connection_message.c.connection == p("connection"),
-        connection_message.c.message > p("after"),
-        IS_LIVE,
-    )
+    .where(given(connection_message, "connection"), connection_message.c.message > p("after"), IS_LIVE)
     .order_by(connection_message.c.message)
     .limit(p("count"))
 )
@@ -126,25 +108,15 @@ UNSETTLED_BEHIND: Final = compiled(
     select(message.c.id)
     .join(entry, entry.c.id == message.c.id)
     .where(
-        message.c.id > func.greatest(p("after"), _WATERMARK.scalar_subquery()),
-        message.c.connection == p("connection"),
-        IS_LIVE,
+        message.c.id > func.greatest(p("after"), _WATERMARK.scalar_subquery()), given(message, "connection"), IS_LIVE
     )
     .order_by(message.c.id)
     .limit(p("count"))
 )
+_SETTLED: Final = {"reason": p("reason"), "settled_at": p("now"), "named": 1, "owner": None, "retry_at": None}
 SETTLE: Final = compiled(
-    update(entry)
-    .where(_KEY, IS_LIVE)
-    .values(
-        outcome=p("outcome"),
-        reason=p("reason"),
-        settled_at=p("now"),
-        named=1,
-        owner=None,
-        deliveries=entry.c.deliveries + p("delivered"),
-        retry_at=None,
-    )
+    changing(entry, outcome=p("outcome"), **_SETTLED, deliveries=entry.c.deliveries + p("delivered"))
+    .where(IS_LIVE)
     .returning(entry.c.waiter)
 )
 FAIL: Final = changed_if_live(
@@ -156,34 +128,20 @@ FAIL: Final = changed_if_live(
 )
 SAY_WHY: Final = changed_if_live(last_error=p("error"))
 """Write down why an entry waits that has not failed."""
-COUNT_DEATH: Final = changed_if_live(
-    deliveries=entry.c.deliveries + 1,
-    deaths=entry.c.deaths + 1,
-    failures=entry.c.failures + case((entry.c.deaths >= 2, 1), else_=0),
-    last_error=p("error"),
-)
-ENTRY_COUNTERS: Final = compiled(select(entry.c.failures, entry.c.deaths, entry.c.number).where(_KEY))
-BURY: Final = changed_if_live(
-    queue=p("dead_letters"),
-    origin=p("origin"),
-    outcome="dead",
-    reason=p("reason"),
-    settled_at=p("now"),
-    named=1,
-    owner=None,
-    retry_at=None,
-)
+COUNT_DEATH: Final = changed_if_live(deliveries=entry.c.deliveries + 1, **ONE_DEATH_MORE, last_error=p("error"))
+ENTRY_COUNTERS: Final = compiled(select(*of(entry, "failures, deaths, number")).where(_KEY))
+BURY: Final = changed_if_live(queue=p("dead_letters"), origin=p("origin"), outcome="dead", **_SETTLED)
 DOOMED: Final = compiled(
     select(entry.c.id, entry.c.number).where(_FROM_LOWER).order_by(entry.c.number).limit(p("count"))
 )
-NEXT_LIVE: Final = compiled(select(func.min(entry.c.number)).where(_BETWEEN))
-NTH_LIVE: Final = compiled(select(entry.c.number).where(_BETWEEN).order_by(entry.c.number).limit(1).offset(p("skip")))
-RETRIES: Final = compiled(select(func.min(entry.c.retry_at), func.count()).where(_BETWEEN, entry.c.retry_at > p("now")))
+NEXT_LIVE: Final = compiled(select(func.min(entry.c.number)).where(IN_RANGE))
+NTH_LIVE: Final = compiled(select(entry.c.number).where(IN_RANGE).order_by(entry.c.number).limit(1).offset(p("skip")))
+RETRIES: Final = compiled(select(func.min(entry.c.retry_at), func.count()).where(IN_RANGE, entry.c.retry_at > p("now")))
 FREE_RETRY: Final = changed_if_live(retry_at=None, deaths=0)
 BEGIN_LADDER: Final = changed_if_live(retry_at=None, deaths=0, failures=0)
-RETRY_LATER: Final = _changed(retry_from=p("now"), retry_at=p("retry_at"))
-REMARK: Final = _changed(reason=p("reason"))
-MARK_LATE: Final = _changed(late=1)
+RETRY_LATER: Final = changed(entry, retry_from=p("now"), retry_at=p("retry_at"))
+REMARK: Final = changed(entry, reason=p("reason"))
+MARK_LATE: Final = changed(entry, late=1)
 COUNT_UNSETTLED: Final = compiled(select(func.count()).where(_FROM_LOWER))
 UNNAMED: Final = compiled(
     select(entry.c.number).where(entry.c.lane == p("lane"), entry.c.named == 0).order_by(entry.c.number)
@@ -217,28 +175,28 @@ def body_at(db: Connection, position: int) -> BinaryIO:
     return db.open_body(int(message))
 
 
-CANCEL: Final = _changed(cancels=entry.c.cancels + 1)
+CANCEL: Final = changed(entry, cancels=entry.c.cancels + 1)
 IS_LIVE_AT: Final = compiled(select(entry.c.id).where(_KEY, IS_LIVE))
 
 
-ADD_REPLY: Final = compiled(insert(reply).values({column.name: bindparam(column.name) for column in reply.columns}))
-HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == bindparam("entry")))
+ADD_REPLY: Final = compiled(adding(reply))
+HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == p("entry")))
 OUTCOME_AND_REPLY: Final = compiled(
     select(
-        *(entry.c.outcome, entry.c.lane, entry.c.number),
-        *(reply.c[name] for name in ("status", "headers", "body", "number", "outgoing_entry")),
+        *of(entry, "outcome, lane, number"),
+        *of(reply, "status, headers, body, number, outgoing_entry"),
     )
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
-    .where(entry.c.id == bindparam("key"))
+    .where(entry.c.id == p("key"))
 )
 
-_NUMBERS: Final = func.pairs_in(bindparam("numbers")).table_valued("lower", "upper")
+_NUMBERS: Final = func.pairs_in(p("numbers")).table_valued("lower", "upper")
 ANSWERED_WITH: Final = compiled(
     select(entry.c.number)
     .select_from(_NUMBERS)
     .join(reply, reply.c.number.between(_NUMBERS.c.lower, _NUMBERS.c.upper))
     .join(entry, entry.c.id == reply.c.entry)
-    .where(reply.c.outbound == bindparam("outbound"), reply.c.outgoing_entry.is_(None))
+    .where(reply.c.outbound == p("outbound"), reply.c.outgoing_entry.is_(None))
 )
 """The numbers of the requests whose replies have left on a response, with ``:numbers`` of ``:outbound``: a JSON
 list of [lower, upper]."""

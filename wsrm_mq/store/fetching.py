@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import and_, bindparam, not_, or_, select, update
+from sqlalchemy import and_, not_, or_, select, update
 
+from wsrm_mq.store.channels import IS_TAKEN
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.entries import changed_if_live
+from wsrm_mq.store.entries import IS_LIVE, changed_if_live
+from wsrm_mq.store.phrases import changing, given, of, p
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
 FORGOTTEN: Final = "not_fetched"
 """Reason of what was not fetched in time."""
-
-p = bindparam
 
 _first = lane.alias()
 _FIRST_PEER: Final = (
@@ -38,14 +38,11 @@ _IS_THEIRS: Final = and_(
 and what is of the first for whom something was put there: a client may move, and a stranger may name its address."""
 
 WAITING: Final = compiled(
-    select(entry.c.id, entry.c.number, channel.c.answers, channel.c.outbound, channel.c.is_numbered)
+    select(entry.c.id, entry.c.number, *of(channel, "answers, outbound, is_numbered"))
     .join_from(channel, lane, lane.c.id == channel.c.lane)
     .join(entry, entry.c.lane == lane.c.id)
     .where(
-        channel.c.address == p("address"),
-        _IS_THEIRS,
-        lane.c.cursor < lane.c.limit,
-        entry.c.outcome.is_(None),
+        *(given(channel, "address"), _IS_THEIRS, lane.c.cursor < lane.c.limit, IS_LIVE),
         not_(is_paused(entry.c.retry_from, entry.c.retry_at, p("now"))),
     )
     .order_by(entry.c.id)
@@ -56,11 +53,7 @@ WAITING: Final = compiled(
 ACKNOWLEDGEMENTS: Final = compiled(
     select(sequence.c.lane)
     .join(lane, lane.c.id == sequence.c.lane)
-    .where(
-        sequence.c.acks_fetched_by == p("address"),
-        sequence.c.ack_waits == 1,
-        _IS_THEIRS,
-    )
+    .where(sequence.c.acks_fetched_by == p("address"), sequence.c.ack_waits == 1, _IS_THEIRS)
     .order_by(sequence.c.lane)
     .limit(p("count"))
 )
@@ -70,15 +63,10 @@ LEND: Final = changed_if_live(deliveries=entry.c.deliveries + 1, retry_from=p("n
 """Lend a message to a request: no other request gets it before ``:until``."""
 WAITER: Final = compiled(select(entry.c.waiter).where(entry.c.id == p("key")))
 """The name of the instance in which a request waits for the message."""
-TAKEN: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome.is_(None))
-    .values(outcome="delivered", settled_at=p("now"), retry_at=None)
-    .returning(entry.c.lane)
-)
+TAKEN: Final = compiled(changing(entry, **IS_TAKEN).where(IS_LIVE).returning(entry.c.lane))
 FORGET: Final = compiled(
     update(entry)
-    .where(entry.c.lane == p("lane"), entry.c.outcome.is_(None))
+    .where(given(entry, "lane"), IS_LIVE)
     .values(outcome="discarded", reason=FORGOTTEN, settled_at=p("now"), retry_at=None)
 )
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, null, or_, select
 
+from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.tables import entry, header, message
 
 Value = str | int | float | bool
@@ -106,6 +107,19 @@ def fits(wanted: Filter) -> ColumnElement[bool]:
     joined = message.outerjoin(header, header.c.message == message.c.id)
     conditions = (message.c.id == entry.c.message, _condition(wanted, _OF_ENTRY))
     return exists(select(literal(1)).select_from(joined).where(*conditions).correlate(entry))
+
+
+class Filtered:
+    """A statement over ``entry`` that is asked for all, or for what fits a filter. ``made`` makes it of the conditions
+    that there are beside its own: none, or that of a filter."""
+
+    def __init__(self, made: Callable[..., Select[Any]]) -> None:
+        self._made = made
+        self.text: Final = compiled(made())
+
+    def of(self, wanted: Filter | None) -> tuple[str, dict[str, Any]]:
+        """The statement for what ``wanted`` wants, and the values of its parameters."""
+        return (self.text, {}) if wanted is None else bound(self._made(fits(wanted)))
 
 
 def fitting_message(wanted: Filter) -> Select[Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, case, exists, func, insert, select, update
+from sqlalchemy import case, exists, func, insert, select
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.phrases import adding, changed, given, listed, of, p
 from wsrm_mq.store.tables import entry, header, message, queue
-
-p = bindparam
 
 _recorded: Final = entry.alias("recorded")
 _last: Final = entry.alias("last")
@@ -27,15 +27,13 @@ _REPLAY: Final = (
 )
 _CAME_TO: Final = case((_recorded.c.reason == "replayed", func.coalesce(_REPLAY, _recorded.c.id)), else_=_recorded.c.id)
 RECORDED: Final = compiled(
-    select(
-        *(entry.c.id, queue.c.name, entry.c.journal_of, _last.c.outcome, _last.c.reason, _last.c.settled_at),
-    )
+    select(*(entry.c.id, queue.c.name, entry.c.journal_of), *of(_last, "outcome, reason, settled_at"))
     .select_from(entry)
     .join(_journal, _journal.c.id == entry.c.queue)
     .outerjoin(_recorded, _recorded.c.id == entry.c.journal_of)
     .outerjoin(_last, _last.c.id == _CAME_TO)
     .join(queue, queue.c.id == func.coalesce(_home, _journal.c.parent))
-    .where(entry.c.id.in_(select(func.keys_in(p("keys")).table_valued("value").c.value)))
+    .where(entry.c.id.in_(listed("keys")))
 )
 """The entries that those of a journal, ``:keys``, record: the queue that each came into, and its outcome, or that of
 its last replay. One that is not there is of an express message, and has no outcome yet."""
@@ -49,17 +47,10 @@ REPORTED: Final = compiled(
 )
 """The facts in a report on the entry ``:key``, and the name of the queue that has it."""
 IS_RECORDED: Final = compiled(
-    select(entry.c.id).where(
-        *(entry.c.message == p("message"), entry.c.journal_of == p("position"), entry.c.queue == p("queue"))
-    )
+    select(entry.c.id).where(given(entry, "message, queue"), entry.c.journal_of == p("position"))
 )
-SET_PARENT: Final = compiled(update(queue).where(queue.c.id == p("key")).values(parent=p("parent")))
-ADD_MESSAGE: Final = compiled(
-    insert(message).values(
-        {name: p(name) for name in ("id", "message_id", "action", "received_at", "body_size", "body")}
-        | {"environ": "{}"}
-    )
-)
+SET_PARENT: Final = changed(queue, parent=p("parent"))
+ADD_MESSAGE: Final = compiled(adding(message, "principal", "connection", environ="{}"))
 """Add an express message under the key that it has in the memory of its process."""
 IS_KEPT: Final = compiled(
     select(message.c.id).where(message.c.id == p("key"), ~exists().where(entry.c.id == p("key")).correlate(message))
@@ -77,10 +68,10 @@ EXPRESS: Final = compiled(
     .select_from(entry)
     .join(message, message.c.id == entry.c.journal_of)
     .outerjoin(_recorded, _recorded.c.id == entry.c.journal_of)
-    .where(entry.c.queue == p("journal"), entry.c.priority.is_not(None), entry.c.outcome.is_(None))
+    .where(entry.c.queue == p("journal"), entry.c.priority.is_not(None), IS_LIVE)
     .where(_recorded.c.id.is_(None), entry.c.id > p("after"))
     .order_by(entry.c.id)
-    .limit(p("count", required=True))
+    .limit(p("count"))
 )
 """The express messages that the journal ``:journal`` has behind its entry ``:after``, and that are not settled."""
 LOST: Final = compiled(
@@ -89,6 +80,6 @@ LOST: Final = compiled(
     .where(queue.c.parent == p("queue"), queue.c.kind == "dead_letter")
     .where(entry.c.outcome == "dead", entry.c.reason == "express_lost", entry.c.owner.is_(None))
     .order_by(entry.c.id)
-    .limit(p("count", required=True))
+    .limit(p("count"))
 )
 """The dead letters of the queue ``:queue`` that were lost with the process that kept them."""

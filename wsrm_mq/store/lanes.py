@@ -4,63 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, delete, exists, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, delete, exists, func, or_, select
 
 from wsrm_mq.sequence.running import DeliveryState
+from wsrm_mq.store.applications import IS_OURS
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.outbound import OUTBOUND_COLUMNS
+from wsrm_mq.store.phrases import adding, given, of, p
 from wsrm_mq.store.running import delivery_is
 from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, plan, queue, range_, sequence
 from wsrm_mq.versions import UNSEQUENCED
 
-p = bindparam
-
-STEADY_COLUMNS: Final = (
-    "active_at",
-    "cursor",
-    "limit",
-    "fence",
-    "running_since",
-)
+STEADY_COLUMNS: Final = ("active_at", "cursor", "limit", "fence", "running_since")
 """Columns that every message changes. No index has one of them: SQLite writes the entries of each index that has a
 column of an UPDATE, changed or not."""
-PROGRESS_COLUMNS: Final = (
-    *STEADY_COLUMNS,
-    "owner",
-    "held",
-    "held_bytes",
-)
+PROGRESS_COLUMNS: Final = (*STEADY_COLUMNS, "owner", "held", "held_bytes")
 """Columns that change, beside those, when a lane begins or ceases to run, or holds messages; see ``Lane.saved``."""
 SAVED_COLUMNS: Final = (
     *PROGRESS_COLUMNS,
-    "ended",
-    "ended_at",
-    "due_at",
-    "discard_from",
-    "discard_reason",
-    "discarding",
-    "retry_from",
-    "retry_at",
-    "blocked",
-    "redelivery_below",
-    "on_hold_since",
+    *("ended", "ended_at", "due_at", "discard_from", "discard_reason", "discarding"),
+    *("retry_from", "retry_at", "blocked", "redelivery_below", "on_hold_since"),
 )
 LEASED: Final = ("leased_below", "leased_until", "lessee")
 """Columns that only a lane has that is leased; see ``queue.leasing``."""
 PROTOCOL_COLUMNS: Final = ("state", "last_number", "duplicates", "late", "ack_due_at", "ack_waits")
 """Columns of ``sequence`` that the protocol changes."""
-ADD_LANE: Final = compiled(
-    insert(lane)
-    .values({column.name: p(column.name) for column in lane.columns if column.name not in ("id", "pruned", *LEASED)})
-    .returning(lane.c.id)
-)
-ADD_SEQUENCE: Final = compiled(insert(sequence).values({column.name: p(column.name) for column in sequence.columns}))
+ADD_LANE: Final = compiled(adding(lane, "id", "pruned", *LEASED).returning(lane.c.id))
+ADD_SEQUENCE: Final = compiled(adding(sequence))
 _LANE: Final = (
-    select(
-        lane,
-        *(column.label(f"sequence_{column.name}") for column in sequence.columns),
-        *OUTBOUND_COLUMNS,
-    )
+    select(lane, *(column.label(f"sequence_{column.name}") for column in sequence.columns), *OUTBOUND_COLUMNS)
     .outerjoin(sequence, sequence.c.lane == lane.c.id)
     .outerjoin(outbound_sequence, outbound_sequence.c.answers == lane.c.id)
 )
@@ -75,7 +47,7 @@ SEQUENCE_BY_CREATE_ID: Final = compiled(
     .limit(1)
 )
 OPEN_OF_CONNECTION: Final = compiled(
-    select(lane.c.id).where(lane.c.connection == p("connection"), lane.c.queue == p("queue"), lane.c.ended_at.is_(None))
+    select(lane.c.id).where(given(lane, "connection, queue"), lane.c.ended_at.is_(None))
 )
 OPEN_OF_CONNECTIONS: Final = compiled(
     select(lane.c.id).where(lane.c.connection == p("connection"), lane.c.ended_at.is_(None))
@@ -118,11 +90,7 @@ CLAIMS_OF: Final = compiled(
 )
 OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None), _IS_RUN))
 OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner"), _IS_RUN))
-_FOREIGN: Final = func.keys_in(p("foreign")).table_valued("value")
-FOREIGN: Final = select(_FOREIGN.c.value)
-_NOT_FOREIGN: Final = lane.c.queue.not_in(FOREIGN)
-_OURS: Final = and_(lane.c.served_at.is_(None), _NOT_FOREIGN)
-"""``:foreign`` is a JSON list of the keys of queues whose messages are for others; see ``applications``."""
+_OURS: Final = and_(lane.c.served_at.is_(None), IS_OURS)
 _DELIVERABLE: Final = (
     select(lane.c.id)
     .where(delivery_is(DeliveryState.READY, now=p("now")), lane.c.id + 0 > p("after"))
@@ -138,7 +106,7 @@ _NEXT: Final = (
     .correlate(lane)
     .scalar_subquery()
 )
-RUNNABLE_CALLS: Final = compiled(_DELIVERABLE.where(lane.c.served_at.is_not(None), _NOT_FOREIGN, _NEXT == 1))
+RUNNABLE_CALLS: Final = compiled(_DELIVERABLE.where(lane.c.served_at.is_not(None), IS_OURS, _NEXT == 1))
 """Lanes that consumers lease, but whose next message an application is called with: its sender waits for the answer."""
 CALLS_NEXT: Final = compiled(select(_NEXT).where(lane.c.id == p("key")))
 """Whether that is the next message of a lane, as far as its cursor is written."""
@@ -153,13 +121,8 @@ NEXT_RETRY: Final = compiled(
 DISCARDING: Final = compiled(
     select(lane.c.id)
     .where(
-        lane.c.discarding == 1,
-        lane.c.on_hold_since.is_(None),
-        or_(
-            lane.c.owner.is_(None),
-            lane.c.cursor < lane.c.discard_from,
-            lane.c.cursor >= lane.c.limit,
-        ),
+        *(lane.c.discarding == 1, lane.c.on_hold_since.is_(None)),
+        or_(lane.c.owner.is_(None), lane.c.cursor < lane.c.discard_from, lane.c.cursor >= lane.c.limit),
     )
     .limit(p("count"))
 )
@@ -173,18 +136,11 @@ RUN_BOUNDS: Final = compiled(  # in a lane that consumers lease, one message: wh
     select(
         lane.c.cursor,
         case((lane.c.served_at.is_(None), lane.c.limit), else_=func.least(lane.c.limit, lane.c.cursor + 1)),
-        lane.c.discard_from,
-        lane.c.redelivery_below,
-        lane.c.identifier,
-        lane.c.partner,
-        lane.c.ordered,
-        lane.c.assurance,
+        *of(lane, "discard_from, redelivery_below, identifier, partner, ordered, assurance"),
         func.coalesce(sequence.c.rm, UNSEQUENCED.label),
-        lane.c.soap,
-        lane.c.addressing,
-        lane.c.kind,
+        *of(lane, "soap, addressing, kind"),
         func.coalesce(case((plan.c.as_new == 1, plan.c.id)), ""),
-        *(channel.c.answers, channel.c.outbound, channel.c.address, channel.c.parameters, channel.c.is_numbered),
+        *of(channel, "answers, outbound, address, parameters, is_numbered"),
     )
     .join_from(lane, plan, plan.c.id == lane.c.plan, isouter=True)
     .outerjoin(channel, channel.c.lane == _SOURCE)
@@ -196,8 +152,6 @@ RANGES: Final = compiled(
 )
 DROP_RANGES: Final = compiled(delete(range_).where(range_.c.lane == p("lane")))
 DROP_RANGE: Final = compiled(delete(range_).where(range_.c.lane == p("lane"), range_.c.lower == p("key")))
-
-
 GAP_OPEN: Final = "gap_open"
 """The event in the ledger that tells of one; its number is that of the first message that is missing."""
 
@@ -215,27 +169,21 @@ _held_since: Final = (
     .scalar_subquery()
 )
 """When the lowest number behind the gap came."""
-_p: Final = bindparam
 _is_told: Final = exists().where(
     ledger.c.sequence == lane.c.id,
     ledger.c.event == GAP_OPEN,
-    or_(ledger.c.number == _first_missing, ledger.c.at > _p("before")),
+    or_(ledger.c.number == _first_missing, ledger.c.at > p("before")),
 )
 """The ledger tells of this gap, or it told of the sequence a short time ago: a source that fills a large gap slowly is
 told of now and then."""
-_foreign: Final = func.keys_in(_p("foreign")).table_valued("value")
 OLD_GAPS: Final = compiled(
     select(lane.c.id)
     .join(sequence, sequence.c.lane == lane.c.id)
     .where(
-        lane.c.held > 0,
-        lane.c.ended_at.is_(None),
-        sequence.c.state == "created",
-        lane.c.queue.not_in(select(_foreign.c.value)),
-        _held_since <= _p("before"),
-        ~_is_told,
+        *(lane.c.held > 0, lane.c.ended_at.is_(None), sequence.c.state == "created", IS_OURS),
+        *(_held_since <= p("before"), ~_is_told),
     )
-    .limit(_p("count"))
+    .limit(p("count"))
 )
 """The keys of open sequences that hold messages behind a gap since ``before`` a time, and of which the ledger does not
 tell."""

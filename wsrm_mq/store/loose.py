@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, case, func, insert, literal, not_, null, select
+from sqlalchemy import and_, case, func, literal, not_, null, select
 
 from wsrm_mq.sequence.states import State
 from wsrm_mq.sequence.terms import DeliveryAssurance
+from wsrm_mq.store.applications import FOREIGN
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.entries import LOOSE_NUMBER, TO_RUN
-from wsrm_mq.store.lanes import FOREIGN
+from wsrm_mq.store.entries import IS_LIVE, LOOSE_NUMBER, TO_RUN
+from wsrm_mq.store.phrases import absent, adding, p
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import entry, loose, message
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED
-
-p = bindparam
 
 LOOSE_COLUMNS: Final = ("owner", "fence", "running_since", "retry_from", "retry_at")
 """Columns that change while a loose entry is run."""
@@ -34,14 +33,11 @@ _OF_ITS_OWN: Final[dict[str, str | None]] = {
 }
 """And what one has that came with no request."""
 
-ADD_LOOSE: Final = compiled(insert(loose).values({column.name: p(column.name) for column in loose.columns}))
+ADD_LOOSE: Final = compiled(adding(loose))
 LOOSE_ENTRY: Final = compiled(
     select(
         func.coalesce(entry.c.origin, entry.c.queue),
-        entry.c.outcome,
-        entry.c.priority,
-        message.c.principal,
-        message.c.received_at,
+        *(entry.c.outcome, entry.c.priority, message.c.principal, message.c.received_at),
         *(entry.c[name] for name in LOOSE_COLUMNS),
         *(func.coalesce(loose.c[name], instead) for name, instead in _OF_ITS_OWN.items()),
     )
@@ -49,8 +45,7 @@ LOOSE_ENTRY: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(entry.c.id == p("key"), entry.c.lane.is_(None))
 )
-IS_UNSETTLED: Final = compiled(select(entry.c.id).where(entry.c.id == p("key"), entry.c.outcome.is_(None)))
-_IS_DISPATCHED: Final = and_(entry.c.priority.is_(None), entry.c.lane.is_(None), entry.c.outcome.is_(None))
+_IS_DISPATCHED: Final = absent(entry, "priority, lane, outcome")
 _IS_FREE: Final = and_(_IS_DISPATCHED, entry.c.owner.is_(None))
 _RUNS: Final = and_(entry.c.owner.is_not(None), entry.c.leased_until.is_(None))
 _OURS: Final = entry.c.queue.not_in(FOREIGN)
@@ -84,7 +79,7 @@ RUN_LOOSE: Final = compiled(
     TO_RUN.with_only_columns(
         *(literal(LOOSE_NUMBER) if column is entry.c.number else column for column in TO_RUN.selected_columns),
         maintain_column_froms=True,
-    ).where(entry.c.id == p("key"), entry.c.outcome.is_(None))
+    ).where(entry.c.id == p("key"), IS_LIVE)
 )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.phrases import changed, changing, listed, p
 from wsrm_mq.store.tables import entry, lane, loose, message, queue
-
-p = bindparam
 
 ENDPOINTS: Final = compiled(select(queue.c.id, queue.c.mode).where(queue.c.mode.is_not(None)))
 """Endpoints' queues that are consumed, or were."""
@@ -32,7 +31,7 @@ LANES_OF: Final = compiled(
         _is_now(lane.c.served_at),
     )
 )
-SERVE: Final = compiled(update(lane).where(lane.c.id == p("key")).values(served_at=p("served_at")))
+SERVE: Final = changed(lane, served_at=p("served_at"))
 _IS_ONE_WAY: Final = and_(entry.c.outcome.is_(None), entry.c.wants_reply == 0)
 _GOES: Final[dict[str, Any]] = {
     "priority": p("priority"),
@@ -54,8 +53,7 @@ LOOSE_OF: Final = compiled(
         *(entry.c.wants_reply == 0, _is_now(entry.c.priority)),
     )
 )
-_KEYS: Final = select(func.keys_in(p("keys")).table_valued("value").c.value)
-MOVE_LOOSE: Final = compiled(update(entry).where(entry.c.id.in_(_KEYS)).values(_GOES))
+MOVE_LOOSE: Final = compiled(update(entry).where(entry.c.id.in_(listed("keys"))).values(_GOES))
 
 
 def _over_consumed(of: ColumnElement[int]) -> ColumnElement[int]:
@@ -70,9 +68,6 @@ def _over_consumed(of: ColumnElement[int]) -> ColumnElement[int]:
 
 _SIZE: Final = func.coalesce(func.sum(message.c.body_size), 0)
 RECOUNT: Final = compiled(
-    update(queue)
-    .where(queue.c.id == p("key"))
-    .values(messages=_over_consumed(func.count()), bytes=_over_consumed(_SIZE))
-    .returning(queue.c.messages)
+    changing(queue, messages=_over_consumed(func.count()), bytes=_over_consumed(_SIZE)).returning(queue.c.messages)
 )
 """Count what is consumed in a queue; answers how many messages that are."""

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import and_, bindparam, delete, func, insert, literal, or_, select, text, union_all, update
+from sqlalchemy import and_, delete, literal, or_, select, text, union_all, update
 
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.outbound import OutboundSequence, OutboundTerms
 from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
-from wsrm_mq.store.applications import SOURCE
+from wsrm_mq.store.applications import FOREIGN, SOURCE
 from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.phrases import absent, adding, given, of, p
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import channel, entry, lane, queue
 from wsrm_mq.store.tables import outbound_sequence as outbound
@@ -25,47 +26,36 @@ from wsrm_mq.versions import ADDRESSING_OF_LABEL, MAKE_CONNECTION, RM_OF_LABEL, 
 if TYPE_CHECKING:
     from wsrm_mq.store.records import About, SequenceRecord
 
-_P: Final[dict[str, Any]] = {column.name: bindparam(column.name) for column in outbound.columns}
 _AS_STORED: Final = ("id", "queue", "principal", "peer", "partner")
 _SAVED: Final = (
-    "state",
-    "given",
-    "acknowledged",
-    "unacknowledged",
-    "last_number",
-    "is_final",
-    "takes_below",
-    "waiting_since",
+    *("state", "given", "acknowledged", "unacknowledged", "last_number", "is_final", "takes_below", "waiting_since"),
 )
 _NAMES: Final = tuple(f"outbound_{column.name}" for column in outbound.columns)
 OUTBOUND_COLUMNS: Final = tuple(column.label(name) for column, name in zip(outbound.columns, _NAMES, strict=True))
 """The columns that ``OutboundRecord.load`` reads, to be selected in any query."""
-_KEY: Final = outbound.c.id == bindparam("id")
+_KEY: Final = outbound.c.id == p("id")
 HAS_ENDED: Final = or_(*(outbound.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
+HAS_REQUESTS: Final = outbound.c.answers.is_(None)
+REQUESTS_GO_ON: Final = and_(HAS_REQUESTS, ~HAS_ENDED)
 
-ADD_OUTBOUND: Final = compiled(
-    insert(outbound).values({name: value for name, value in _P.items() if name != "id"}).returning(outbound.c.id)
-)
-SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: _P[name] for name in _SAVED}))
-AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=_P["identifier"], expires_at=_P["expires_at"]))
+ADD_OUTBOUND: Final = compiled(adding(outbound, "id").returning(outbound.c.id))
+SAVE_OUTBOUND: Final = compiled(update(outbound).where(_KEY).values({name: p(name) for name in _SAVED}))
+AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=p("identifier"), expires_at=p("expires_at")))
 """Write down that its destination has created the sequence."""
-REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=_P["replied"]))
+REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=p("replied")))
 """A reply has come in the sequence that it offers."""
-DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == bindparam("answers")))
+DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == p("answers")))
 DROP_OVER: Final = compiled(
     delete(outbound).where(
-        *(_KEY, outbound.c.answers.is_(None), HAS_ENDED),
-        ~select(channel.c.lane).where(channel.c.outbound == bindparam("id")).exists(),
+        *(_KEY, HAS_REQUESTS, HAS_ENDED),
+        ~select(channel.c.lane).where(channel.c.outbound == p("id")).exists(),
     )
 )
 """Delete an outbound sequence that answers none, has ended, and has no channel any more."""
-_OF_QUEUE: Final = (outbound.c.answers.is_(None), outbound.c.queue == bindparam("queue"))
+_OF_QUEUE: Final = and_(HAS_REQUESTS, given(outbound, "queue"))
 LAST_REQUESTING: Final = compiled(
     select(outbound.c.id)
-    .where(
-        *_OF_QUEUE,
-        *(outbound.c[name] == bindparam(name) for name in ("rm", "soap", "addressing")),
-    )
+    .where(_OF_QUEUE, given(outbound, "rm, soap, addressing"))
     .order_by(outbound.c.id.desc())
     .limit(1)
 )
@@ -73,7 +63,7 @@ LAST_REQUESTING: Final = compiled(
 REQUESTING_BEFORE: Final = compiled(
     select(outbound.c.id)
     .where(
-        *(*_OF_QUEUE, outbound.c.id < bindparam("id")),
+        *(_OF_QUEUE, outbound.c.id < p("id")),
         or_(
             and_(outbound.c.unacknowledged > 0, or_(outbound.c.state == "creating", outbound.c.state == "created")),
             outbound.c.state == "closing",
@@ -84,13 +74,11 @@ REQUESTING_BEFORE: Final = compiled(
 """A row if requests of an earlier sequence in the same queue may be sent yet, or are held there until it is closed."""
 CREATING_BEHIND: Final = compiled(
     select(outbound.c.id)
-    .where(*_OF_QUEUE, outbound.c.id > bindparam("id"), outbound.c.state == "creating")
+    .where(_OF_QUEUE, outbound.c.id > p("id"), outbound.c.state == "creating")
     .order_by(outbound.c.id)
 )
 """The sequences of requests in a queue that were to follow one of them."""
-REQUESTING: Final = compiled(
-    select(outbound.c.id).where(outbound.c.answers.is_(None), ~HAS_ENDED).order_by(outbound.c.queue, outbound.c.id)
-)
+REQUESTING: Final = compiled(select(outbound.c.id).where(REQUESTS_GO_ON).order_by(outbound.c.queue, outbound.c.id))
 """The sequences of requests that have not ended."""
 _HAS_GAP: Final = (
     select(literal(1))
@@ -105,11 +93,9 @@ _HAS_GAP: Final = (
 TO_TEND: Final = compiled(
     select(outbound.c.id)
     .where(
-        *(outbound.c.answers.is_(None), ~HAS_ENDED),
+        REQUESTS_GO_ON,
         or_(
-            outbound.c.state == "creating",
-            outbound.c.state == "closing",
-            outbound.c.expires_at <= bindparam("now"),
+            *(outbound.c.state == "creating", outbound.c.state == "closing", outbound.c.expires_at <= p("now")),
             and_(outbound.c.state == "created", _HAS_GAP),
             and_(outbound.c.state == "created", outbound.c.last_number.is_not(None), outbound.c.unacknowledged == 0),
         ),
@@ -120,21 +106,20 @@ TO_TEND: Final = compiled(
 _SPOKE: Final = (
     select(lane.c.id)
     .join(channel, channel.c.lane == lane.c.id)
-    .where(channel.c.outbound == outbound.c.id, lane.c.active_at > bindparam("before"))
+    .where(channel.c.outbound == outbound.c.id, lane.c.active_at > p("before"))
 )
 QUIET: Final = compiled(
     select(outbound.c.id).where(
-        *(outbound.c.answers.is_(None), outbound.c.state == "created", outbound.c.last_number.is_(None)),
+        *(absent(outbound, "answers, last_number"), outbound.c.state == "created"),
         *(outbound.c.unacknowledged == 0, ~_SPOKE.exists()),
     )
 )
 """The open sequences of requests in which nothing waits, and nothing was said after ``:before``."""
 CLOSABLE: Final = compiled(
-    select(outbound.c.id, outbound.c.peer, outbound.c.principal)
+    select(*of(outbound, "id, peer, principal"))
     .join(queue, queue.c.id == outbound.c.queue)
     .where(
-        *(outbound.c.answers.is_(None), outbound.c.state == "created"),
-        *(outbound.c.rm != "1.0", queue.c.name.startswith(SOURCE)),
+        *(HAS_REQUESTS, outbound.c.state == "created", outbound.c.rm != "1.0", queue.c.name.startswith(SOURCE)),
     )
 )
 """The sequences of requests that can be closed, each with its destination and the address at which that acknowledges
@@ -150,37 +135,28 @@ _IS_AWAITED: Final = (
 )
 EXPECTING: Final = compiled(
     select(outbound.c.id)
-    .where(
-        *(outbound.c.answers.is_(None), ~HAS_ENDED, outbound.c.principal.startswith(MAKE_CONNECTION.anonymous)),
-        _IS_AWAITED,
-    )
+    .where(REQUESTS_GO_ON, outbound.c.principal.startswith(MAKE_CONNECTION.anonymous), _IS_AWAITED)
     .order_by(outbound.c.id)
 )
 """The sequences of requests about which something is to be fetched: a request has left, and is not acknowledged or not
 replied to."""
-OFFERING: Final = compiled(
-    select(outbound.c.id).where(outbound.c.answers.is_(None), outbound.c.offered == bindparam("identifier"))
-)
+OFFERING: Final = compiled(select(outbound.c.id).where(HAS_REQUESTS, outbound.c.offered == p("identifier")))
 """The sequence of requests that offers this one for their replies."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
-FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == bindparam("identifier")))
+FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == p("identifier")))
 _OUTBOUND: Final = compiled(select(*OUTBOUND_COLUMNS).where(_KEY))
 IDENTIFIER_IN_USE: Final = compiled(
-    union_all(
-        select(literal(1)).where(lane.c.identifier == bindparam("identifier")),
-        select(literal(1)).where(outbound.c.identifier == bindparam("identifier")),
-    )
+    union_all(*(select(literal(1)).where(given(named, "identifier")) for named in (lane, outbound)))
 )
-_foreign: Final = func.keys_in(bindparam("foreign")).table_valued("value")
 OVER: Final = compiled(
     select(outbound.c.id)
     .join(lane, lane.c.id == outbound.c.answers)
     .where(
         *(text(ACKNOWLEDGED), lane.c.ended_at.is_not(None), lane.c.cursor >= lane.c.limit, lane.c.held == 0),
-        outbound.c.queue.not_in(select(_foreign.c.value)),
+        outbound.c.queue.not_in(FOREIGN),
     )
-    .limit(bindparam("count"))
+    .limit(p("count"))
 )
 """The keys of open sequences with an endpoint that have nothing unacknowledged, and answer one that has ended and is
 settled to its end."""

@@ -36,6 +36,7 @@ from wsrm_mq.store.consuming import is_ready
 from wsrm_mq.store.dialects import written
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.outbound import HAS_ENDED
+from wsrm_mq.store.phrases import absent, of
 from wsrm_mq.store.queues import lately
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.tables import (
@@ -138,9 +139,7 @@ def _loose(asked: ColumnElement[int], found: FromClause) -> ColumnElement[int]:
     return (
         select(asked)
         .select_from(found)
-        .where(
-            entry.c.queue == queue.c.id, entry.c.lane.is_(None), entry.c.outcome.is_(None), entry.c.priority.is_(None)
-        )
+        .where(entry.c.queue == queue.c.id, absent(entry, "lane, outcome, priority"))
         .correlate(queue)
         .scalar_subquery()
     )
@@ -164,12 +163,8 @@ def _lately(count: ColumnElement[float]) -> ColumnElement[int]:
 queues: Final = _view(
     "queues",
     select(
-        queue.c.id.label("key"),
-        queue.c.name.label("queue"),
-        queue.c.kind,
-        _name_of(queue.c.parent).label("parent"),
-        queue.c.application,
-        queue.c.created_at,
+        *of(queue, "id as key, name as queue, kind"),
+        *(_name_of(queue.c.parent).label("parent"), queue.c.application, queue.c.created_at),
         _dead_letters().label("dead_letters"),
         _dead_letters(entry.c.confirmed_at.is_(None)).label("unconfirmed"),
         _loose(func.count(), entry).label("loose"),
@@ -187,22 +182,16 @@ queues: Final = _view(
 
 instances: Final = _view(
     "instances",
-    select(
-        instance.c.id.label("key"),
-        instance.c.name.label("instance"),
-        *(instance.c.host, instance.c.pid, instance.c.started_at, instance.c.ended_at),
-        *(instance.c.application, instance.c.paths),
-    ),
+    select(*of(instance, "id as key, name as instance, host, pid, started_at, ended_at, application, paths")),
 )
 
 # who consumes
 
 bindings: Final = _view(
     "bindings",
-    select(
-        *(binding.c.id.label("key"), binding.c.pattern, binding.c.filter, queue.c.name.label("queue"), queue.c.kind),
-        binding.c.created_at,
-    ).join(queue, queue.c.id == binding.c.queue),
+    select(*of(binding, "id as key, pattern, filter"), *of(queue, "name as queue, kind"), binding.c.created_at).join(
+        queue, queue.c.id == binding.c.queue
+    ),
 )
 
 _other: Final = queue.alias("other")
@@ -213,8 +202,7 @@ subscriptions: Final = _view(
     select(
         *(subscription.c.id.label("key"), subscription.c.name.label("subscription"), client.c.name.label("client")),
         *(instance.c.name.label("instance"), instance.c.pid, queue.c.name.label("queue"), subscription.c.pattern),
-        *(subscription.c.filter, subscription.c.asked, subscription.c.granted, subscription.c.lease),
-        *(subscription.c.created_at, subscription.c.seen_at),
+        *of(subscription, "filter, asked, granted, lease, created_at, seen_at"),
         # A durable one outlives its process.
         case(
             (subscription.c.pattern.is_not(None), subscription.c.ended_at),
@@ -236,8 +224,8 @@ subscriptions: Final = _view(
 clients: Final = _view(
     "clients",
     select(
-        *(client.c.id.label("key"), client.c.name.label("client"), instance.c.name.label("instance")),
-        *(instance.c.host, instance.c.pid, client.c.started_at, client.c.seen_at),
+        *(*of(client, "id as key, name as client"), *of(instance, "name as instance, host, pid")),
+        *of(client, "started_at, seen_at"),
         func.coalesce(client.c.ended_at, instance.c.ended_at).label("ended_at"),
     )
     .select_from(client)
@@ -289,15 +277,12 @@ _state: Final = case((lane.c.ended.is_not(None), "ended"), else_=func.coalesce(s
 sequences: Final = _view(
     "sequences",
     select(
-        lane.c.id.label("key"),
-        lane.c.identifier.label("sequence"),
-        queue.c.name.label("queue"),
-        *(lane.c.principal, lane.c.peer, lane.c.partner),
+        *(*of(lane, "id as key, identifier as sequence"), queue.c.name.label("queue")),
+        *of(lane, "principal, peer, partner"),
         func.coalesce(_ruling.c.rm, UNSEQUENCED.label).label("rm"),
         *(lane.c.soap, lane.c.addressing),
         func.coalesce(sequence.c.behavior, "NoDiscard").label("behavior"),
-        *(lane.c.assurance, lane.c.ordered),
-        *(lane.c.created_at, sequence.c.expires_at, lane.c.inactivity),
+        *(*of(lane, "assurance, ordered, created_at"), sequence.c.expires_at, lane.c.inactivity),
         *(_state.label("state"), lane.c.ended, lane.c.ended_at, lane.c.active_at),
         case(
             (
@@ -309,14 +294,11 @@ sequences: Final = _view(
         ).label("due_at"),
         sequence.c.last_number,
         func.coalesce(_expected, 1).label("expected"),
-        *(lane.c.cursor, lane.c.limit),
-        *(lane.c.discard_from, lane.c.discard_reason, lane.c.discarding),
+        *of(lane, "cursor, limit, discard_from, discard_reason, discarding"),
         select(instance.c.name).where(instance.c.id == lane.c.owner).scalar_subquery().label("owner"),
-        *(lane.c.running_since, lane.c.retry_from, lane.c.retry_at, lane.c.blocked),
-        lane.c.redelivery_below,
+        *of(lane, "running_since, retry_from, retry_at, blocked, redelivery_below"),
         func.coalesce(sequence.c.duplicates, 0).label("duplicates"),
-        *(lane.c.kind, lane.c.connection),
-        *(lane.c.on_hold_since, sequence.c.late),
+        *(*of(lane, "kind, connection, on_hold_since"), sequence.c.late),
         _in_ranges(range_.c.upper - range_.c.lower + 1).label("received"),
         *(lane.c.held, _ready.label("ready"), lane.c.pruned),
         # A message that is replayed may have been received long ago: it waits since the replay began.
@@ -366,18 +348,14 @@ messages: Final = _view(
     "messages",
     select(
         *(entry.c.id.label("position"), entry.c.message),
-        queue.c.name.label("queue"),
-        lane.c.identifier.label("sequence"),
+        *(queue.c.name.label("queue"), lane.c.identifier.label("sequence")),
         *(entry.c.number, message.c.message_id, message.c.action),
         case((_is_settled, entry.c.outcome), else_=entry_state(NOW)).label("state"),
         case((_is_settled, entry.c.reason), else_=entry_reason(NOW)).label("reason"),
         *(entry.c.outcome, message.c.received_at, entry.c.settled_at),
-        *(entry.c.deliveries, entry.c.failures, entry.c.deaths, entry.c.retry_at, entry.c.last_error),
-        *(message.c.principal, message.c.connection),
-        func.peer_in(message.c.environ).label("peer"),
-        message.c.body_size,
-        message.c.body.is_not(None).label("has_body"),
-        message.c.environ.label("request"),
+        *of(entry, "deliveries, failures, deaths, retry_at, last_error"),
+        *(message.c.principal, message.c.connection, func.peer_in(message.c.environ).label("peer")),
+        *(message.c.body_size, message.c.body.is_not(None).label("has_body"), message.c.environ.label("request")),
         *(entry.c.wants_reply, entry.c.named, entry.c.late),
         _name_of(entry.c.origin).label("origin"),
         *(entry.c.replay_of, entry.c.journal_of, entry.c.confirmed_at),
@@ -413,7 +391,7 @@ bodies: Final = _view(
 replies: Final = _view(
     "replies",
     select(
-        *(reply.c.entry.label("position"), reply.c.status, reply.c.headers, reply.c.stored_at, reply.c.body),
+        *of(reply, "entry as position, status, headers, stored_at, body"),
         outbound_sequence.c.identifier.label("sequence"),
         reply.c.number,
     ).outerjoin(outbound_sequence, outbound_sequence.c.id == reply.c.outbound),
@@ -424,14 +402,11 @@ _outbound: Final = outbound_sequence.c
 outgoing_sequences: Final = _view(
     "outgoing_sequences",
     select(
-        _outbound.answers.label("key"),
-        _outbound.identifier.label("sequence"),
-        lane.c.identifier.label("answers"),
-        queue.c.name.label("queue"),
+        *of(outbound_sequence, "answers as key, identifier as sequence"),
+        *(lane.c.identifier.label("answers"), queue.c.name.label("queue")),
         case((HAS_ENDED, "ended"), else_=_outbound.state).label("state"),
         case((HAS_ENDED, _outbound.state)).label("ended"),
-        *(_outbound.expires_at, _outbound.given.label("sent"), _outbound.last_number),
-        *(_outbound.acknowledged, _outbound.unacknowledged, _outbound.waiting_since),
+        *of(outbound_sequence, "expires_at, given as sent, last_number, acknowledged, unacknowledged, waiting_since"),
         *(lane.c.created_at, lane.c.active_at),
     )
     .select_from(outbound_sequence)
@@ -480,7 +455,7 @@ faulted: Final = _view(
         entry.c.id.label("position"),
         _name_of(entry.c.queue).label("queue"),
         select(lane.c.identifier).where(lane.c.id == entry.c.lane).scalar_subquery().label("sequence"),
-        *(entry.c.number, entry.c.settled_at, entry.c.outcome, entry.c.confirmed_at),
+        *of(entry, "number, settled_at, outcome, confirmed_at"),
     ).where(entry.c.reason == ANSWERED_WITH_FAULT),
 )
 
@@ -503,8 +478,7 @@ undelivered: Final = _view(
     "undelivered",
     # Without joins: whether a sequence has one is asked with every look at it.
     select(
-        entry.c.lane.label("key"),
-        *(entry.c.number, entry.c.id.label("position"), entry.c.outcome, entry.c.reason, entry.c.settled_at),
+        *of(entry, "lane as key, number, id as position, outcome, reason, settled_at"),
         case((_of_its_message(_is_written_off), 1), else_=0).label("confirmed"),
     ).where(
         # In the words of the index that has them.
@@ -555,10 +529,9 @@ connections: Final = _view("connections", _connections())
 plans: Final = _view(
     "plans",
     select(
-        *(plan.c.id.label("plan"), plan.c.digest, plan.c.file, plan.c.made_at, plan.c.actor, plan.c.reason),
-        *(plan.c.query, plan.c.target, plan.c.as_new, plan.c.messages, plan.c.state),
-        *(instance.c.name.label("runner"), instance.c.pid, plan.c.line, plan.c.skipped, plan.c.missing),
-        *(plan.c.begun_at, plan.c.ended_at),
+        *of(plan, "id as plan, digest, file, made_at, actor, reason, query, target, as_new, messages, state"),
+        *(instance.c.name.label("runner"), instance.c.pid),
+        *of(plan, "line, skipped, missing, begun_at, ended_at"),
     )
     .select_from(plan)
     .outerjoin(instance, and_(instance.c.id == plan.c.owner, instance.c.ended_at.is_(None))),
@@ -578,8 +551,7 @@ def _archived(kind: str) -> ColumnElement[int]:
 archives: Final = _view(
     "archives",
     select(
-        *(archive.c.id.label("archive"), archive.c.place, archive.c.number, archive.c.read_at),
-        *(archive.c.confirmed_at, archive.c.actor, archive.c.ledger),
+        *of(archive, "id as archive, place, number, read_at, confirmed_at, actor, ledger"),
         *(_archived("messages").label("positions"), _archived("sequences").label("sequences")),
     ),
 )
@@ -588,11 +560,10 @@ archives: Final = _view(
 
 _event: Final = (
     select(
-        *(ledger.c.id.label("key"), ledger.c.at, ledger.c.event),
+        *of(ledger, "id as key, at, event"),
         _name_of(ledger.c.queue).label("queue"),
         lane.c.identifier.label("sequence"),
-        *(ledger.c.number, ledger.c.position, ledger.c.instance, ledger.c.attempt, ledger.c.reason, ledger.c.actor),
-        *(ledger.c.fault, ledger.c.exception, ledger.c.place),
+        *of(ledger, "number, position, instance, attempt, reason, actor, fault, exception, place"),
     )
     .select_from(ledger)
     .outerjoin(lane, lane.c.id == ledger.c.sequence)
@@ -610,6 +581,4 @@ counters: Final = _view(
     ),
 )
 
-refusals: Final = _view(
-    "refusals", select(refusal.c.reason, refusal.c.partner, refusal.c.times, refusal.c.last_at, refusal.c.said)
-)
+refusals: Final = _view("refusals", select(*of(refusal, "reason, partner, times, last_at, said")))

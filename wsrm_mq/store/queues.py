@@ -3,17 +3,14 @@ are named."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     ColumnElement,
-    Table,
     and_,
-    bindparam,
     case,
     exists,
     func,
-    insert,
     literal_column,
     or_,
     select,
@@ -22,37 +19,24 @@ from sqlalchemy import (
 
 from wsrm_mq.store import applications
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.phrases import adding, changed, changing, given, of, p
 from wsrm_mq.store.tables import instance, lane, ledger, message, queue
-
-p = bindparam
-
-
-def _values(table: Table, *left_out: str) -> dict[str, Any]:
-    return {c.name: bindparam(c.name) for c in table.columns if c.name not in left_out}
-
 
 DECLARED: Final = (
     *("policy", "mode", "messages", "bytes", "last_position", "last_put_at", "counted_at", "came", "went"),
     *("owner", "holder", "keeper"),
 )
 """Columns that only a declared queue has; see ``consuming``."""
-ADD_QUEUE: Final = compiled(insert(queue).values(_values(queue, "id", *DECLARED)).returning(queue.c.id))
-_ROW: Final = select(
-    *(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy, queue.c.mode)
-)
+ADD_QUEUE: Final = compiled(adding(queue, "id", *DECLARED).returning(queue.c.id))
+QUEUE_COLUMNS: Final = of(queue, "id, name, kind, parent, application, policy, mode")
+_ROW: Final = select(*QUEUE_COLUMNS)
 QUEUE_ROW: Final = compiled(_ROW.where(queue.c.name == p("name")))
 EVERY_QUEUE: Final = compiled(_ROW.order_by(queue.c.name))
-SET_MODE: Final = compiled(
-    update(queue)
-    .where(queue.c.id == p("key"))
-    .values(mode=p("mode"), policy=func.coalesce(queue.c.policy, p("policy")))
-)
-SET_POLICY: Final = compiled(update(queue).where(queue.c.id == p("key")).values(policy=p("policy")))
+SET_MODE: Final = changed(queue, mode=p("mode"), policy=func.coalesce(queue.c.policy, p("policy")))
+SET_POLICY: Final = changed(queue, policy=p("policy"))
 POLICY: Final = compiled(select(queue.c.policy).where(queue.c.id == p("key")))
-UNDECLARE: Final = compiled(
-    update(queue)
-    .where(queue.c.id == p("key"))
-    .values(policy=None, name=p("name"), owner=None, holder=None, keeper=None, messages=0, bytes=0)
+UNDECLARE: Final = changed(
+    queue, policy=None, name=p("name"), owner=None, holder=None, keeper=None, messages=0, bytes=0
 )
 """A queue that is deleted: what was settled in it still has one."""
 UNSETTLED_IN_ALL: Final = compiled(
@@ -91,18 +75,15 @@ def lately(count: ColumnElement[float], now: ColumnElement[int]) -> ColumnElemen
     return count * func.greatest(literal_column("0.0"), literal_column("1.0") - passed)
 
 
-COUNT_UNSETTLED: Final = compiled(
-    update(queue)
-    .where(queue.c.id == p("key"))
-    .values(
-        messages=queue.c.messages + p("came") - p("went"),
-        bytes=queue.c.bytes + p("bytes"),
-        came=lately(queue.c.came, p("now")) + p("came"),
-        went=lately(queue.c.went, p("now")) + p("went"),
-        counted_at=p("now"),
-        last_position=func.coalesce(p("last"), queue.c.last_position),
-        last_put_at=case((p("last").is_not(None), p("now")), else_=queue.c.last_put_at),
-    )
+COUNT_UNSETTLED: Final = changed(
+    queue,
+    messages=queue.c.messages + p("came") - p("went"),
+    bytes=queue.c.bytes + p("bytes"),
+    came=lately(queue.c.came, p("now")) + p("came"),
+    went=lately(queue.c.went, p("now")) + p("went"),
+    counted_at=p("now"),
+    last_position=func.coalesce(p("last"), queue.c.last_position),
+    last_put_at=case((p("last").is_not(None), p("now")), else_=queue.c.last_put_at),
 )
 PACE: Final = compiled(
     select(
@@ -117,23 +98,17 @@ HOLDER: Final = compiled(
     .outerjoin(instance, instance.c.id == queue.c.owner)
     .where(queue.c.id == p("key"))
 )
-HOLD_QUEUE: Final = compiled(update(queue).where(queue.c.id == p("key")).values(owner=p("owner"), holder=p("holder")))
+HOLD_QUEUE: Final = changed(queue, owner=p("owner"), holder=p("holder"))
 LET_GO_OF_QUEUES: Final = compiled(update(queue).where(queue.c.owner == p("key")).values(owner=None, holder=None))
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 APPLICATION: Final = compiled(select(queue.c.application).where(queue.c.name == p("name")))
-SET_APPLICATION: Final = compiled(update(queue).where(queue.c.id == p("key")).values(application=p("application")))
+SET_APPLICATION: Final = changed(queue, application=p("application"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(queue.c.name == p("name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", queue.c.parent == p("parent")))
-ADD_INSTANCE: Final = compiled(insert(instance).values(_values(instance, "id", "ended_at")).returning(instance.c.id))
-END_INSTANCE: Final = compiled(
-    update(instance).where(instance.c.id == p("key"), instance.c.ended_at.is_(None)).values(ended_at=p("now"))
-)
-LEAVE: Final = compiled(
-    update(instance)
-    .where(instance.c.id == p("key"), ~select(lane.c.id).where(lane.c.owner == p("key")).exists())
-    .values(ended_at=p("now"))
-)
+ADD_INSTANCE: Final = compiled(adding(instance, "id", "ended_at").returning(instance.c.id))
+END_INSTANCE: Final = compiled(changing(instance, ended_at=p("now")).where(instance.c.ended_at.is_(None)))
+LEAVE: Final = compiled(changing(instance, ended_at=p("now")).where(~exists().where(lane.c.owner == p("key"))))
 ENDED_OWNERS: Final = compiled(
     select(lane.c.owner, func.coalesce(instance.c.name, ""))
     .select_from(lane.outerjoin(instance, instance.c.id == lane.c.owner))
@@ -145,12 +120,12 @@ ENDED_OWNERS: Final = compiled(
 )
 """Owners of lanes that have ended, each with its name, once for each lane. An owner without a row has no name: it
 claimed after its row was deleted as that of a dead instance."""
-REVIVE_INSTANCE: Final = compiled(update(instance).where(instance.c.id == p("key")).values(ended_at=None))
-ADD_INSTANCE_AGAIN: Final = compiled(insert(instance).values(_values(instance, "ended_at")))
+REVIVE_INSTANCE: Final = changed(instance, ended_at=None)
+ADD_INSTANCE_AGAIN: Final = compiled(adding(instance, "ended_at"))
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
 INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
-PROCESS: Final = compiled(select(instance.c.name, instance.c.pid, instance.c.host).where(instance.c.id == p("key")))
-SERVE: Final = compiled(update(instance).where(instance.c.id == p("key")).values(paths=p("paths")))
+PROCESS: Final = compiled(select(*of(instance, "name, pid, host")).where(instance.c.id == p("key")))
+SERVE: Final = changed(instance, paths=p("paths"))
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 _LAST_TIMES: Final = tuple(
     select(at).where(key == select(func.max(key)).scalar_subquery()).scalar_subquery()
@@ -162,22 +137,12 @@ _LAST_TIMES: Final = tuple(
 )
 LAST_KNOWN: Final = compiled(select(func.nullif(func.greatest(*(func.coalesce(last, 0) for last in _LAST_TIMES)), 0)))
 """The last time that was written down; ms since the epoch."""
-ADD_LEDGER: Final = compiled(insert(ledger).values(_values(ledger, "id")))
-FAILED_AS: Final = compiled(
-    select(func.count()).where(
-        *(ledger.c.position == p("position"), ledger.c.event == "failed", ledger.c.fault == p("fault"))
-    )
-)
+ADD_LEDGER: Final = compiled(adding(ledger, "id"))
+FAILED_AS: Final = compiled(select(func.count()).where(given(ledger, "position, fault"), ledger.c.event == "failed"))
 """How many attempts at one position have failed with ``:fault``."""
-IN_LEDGER: Final = compiled(
-    select(ledger.c.id).where(
-        ledger.c.sequence == p("sequence"), ledger.c.event == p("event"), ledger.c.reason == p("reason")
-    )
-)
+IN_LEDGER: Final = compiled(select(ledger.c.id).where(given(ledger, "sequence, event, reason")))
 """A row for each time that something was written down about a sequence for one reason."""
-
-
-KEEP: Final = compiled(update(queue).where(queue.c.id == p("key")).values(keeper=p("keeper")))
+KEEP: Final = changed(queue, keeper=p("keeper"))
 _KEPT: Final = select(queue.c.name, queue.c.keeper, instance.c.name, instance.c.pid).outerjoin(
     instance, instance.c.id == queue.c.keeper
 )

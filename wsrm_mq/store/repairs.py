@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import case, select
 
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.late_index import BY_LANE, OF_LANE
+from wsrm_mq.store.phrases import changed, changing, given, of, p
 from wsrm_mq.store.tables import entry, lane, ledger, message
-
-p = bindparam
 
 STORED: Final = compiled(
     select(
-        *(entry.c.lane, entry.c.queue, entry.c.origin, entry.c.number, entry.c.outcome, entry.c.reason),
-        *(entry.c.retry_at, entry.c.confirmed_at),
-        *(entry.c.message, entry.c.wants_reply, message.c.body_size, entry.c.failures, entry.c.cancels),
+        *of(entry, "lane, queue, origin, number, outcome, reason, retry_at, confirmed_at, message, wants_reply"),
+        *(message.c.body_size, entry.c.failures, entry.c.cancels),
         message.c.body.is_not(None),
     )
     .join(message, message.c.id == entry.c.message)
@@ -26,9 +24,7 @@ REPLAY_OF: Final = compiled(
     select(entry.c.id).where(entry.c.message == p("message"), entry.c.replay_of == p("key")).order_by(entry.c.id.desc())
 )
 WITHDRAW_DEAD_LETTER: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome == "dead")
-    .values(outcome="discarded", reason=p("reason"), settled_at=p("now"))
+    changing(entry, outcome="discarded", reason=p("reason"), settled_at=p("now")).where(entry.c.outcome == "dead")
 )
 _DIED: Final = (
     select(ledger.c.reason, ledger.c.at)
@@ -37,24 +33,19 @@ _DIED: Final = (
     .limit(1)
 )
 RESTORE_DEAD_LETTER: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome == "discarded")
-    .values(
+    changing(
+        entry,
         outcome="dead",
         reason=_DIED.with_only_columns(ledger.c.reason).scalar_subquery(),
         settled_at=_DIED.with_only_columns(ledger.c.at).scalar_subquery(),
         confirmed_at=None,
-    )
+    ).where(entry.c.outcome == "discarded")
 )
 UNSETTLE: Final = compiled(
-    update(entry)
-    .where(entry.c.id == p("key"), entry.c.outcome == "discarded")
-    .values(outcome=None, reason=None, settled_at=None)
+    changing(entry, outcome=None, reason=None, settled_at=None).where(entry.c.outcome == "discarded")
 )
-COUNT_ON: Final = compiled(
-    update(entry).where(entry.c.id == p("key")).values(failures=p("failures"), cancels=p("cancels"))
-)
-CONFIRM: Final = compiled(update(entry).where(entry.c.id == p("key")).values(confirmed_at=p("now")))
+COUNT_ON: Final = changed(entry, failures=p("failures"), cancels=p("cancels"))
+CONFIRM: Final = changed(entry, confirmed_at=p("now"))
 DELIVERED_BEYOND: Final = f"""
 SELECT e.id FROM {OF_LANE} i JOIN entry e ON e.id = i.entry
 WHERE i.number > :number AND (e.outcome = 'delivered' OR e.reason = 'replayed') LIMIT 1
@@ -81,9 +72,7 @@ has settled last, then from the lowest, of what was there by then. A run comes b
 REPLAYS_OF: Final = compiled(
     select(lane.c.id)
     .where(
-        lane.c.replay_of == p("lane"),
-        lane.c.queue == p("queue"),
-        lane.c.plan.is_not_distinct_from(p("plan")),
+        *(lane.c.replay_of == p("lane"), given(lane, "queue"), lane.c.plan.is_not_distinct_from(p("plan"))),
         case((lane.c.served_at.is_(None), 0), else_=1) == p("consumed"),
     )
     .order_by(lane.c.id.desc())

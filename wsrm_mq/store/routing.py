@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import and_, bindparam, delete, exists, func, insert, literal, or_, select, tuple_, update
+from sqlalchemy import and_, delete, exists, func, literal, or_, select, tuple_, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
+from wsrm_mq.store.channels import entering
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.outbound import HAS_ENDED
+from wsrm_mq.store.outbound import REQUESTS_GO_ON
+from wsrm_mq.store.phrases import adding, given, listed, of, p, upserted
 from wsrm_mq.store.tables import (
     arrived,
     channel,
@@ -28,13 +30,6 @@ from wsrm_mq.store.tables import (
 )
 from wsrm_mq.store.tables.table import Number
 
-p = bindparam
-
-
-def _p(table: Any, *but: str) -> dict[str, Any]:
-    return {column.name: p(column.name) for column in table.columns if column.name not in but}
-
-
 # the node, and its routes
 
 NODE: Final = compiled(
@@ -48,50 +43,31 @@ NAME_NODE: Final = compiled(update(identity).values(node=p("name")))
 _other: Final = hop.alias("other")
 ROUTES: Final = compiled(
     select(
-        *(route.c[name] for name in ("id", "pattern", "next_hop", "cost", "strip")),
+        *of(route, "id, pattern, next_hop, cost, strip"),
         *(hop.c.away_since, hop.c.node, exists(select(_other.c.moves).where(_other.c.moves == 1))),
     )
     .outerjoin(hop, hop.c.address == route.c.next_hop)
     .order_by(route.c.cost, route.c.id)
 )
 HAS_ROUTE: Final = compiled(select(route.c.id).limit(1))
-_ADD: Final = upsert(route).values(_p(route, "id"))
-ADD_ROUTE: Final = compiled(
-    _ADD.on_conflict_do_update(
-        index_elements=["pattern", "next_hop"], set_={"cost": _ADD.excluded.cost, "strip": _ADD.excluded.strip}
-    )
-)
+ADD_ROUTE: Final = upserted(route, "pattern, next_hop", "cost, strip", "created_at")
 DROP_ROUTE: Final = compiled(
     delete(route)
-    .where(route.c.pattern == p("pattern"), route.c.next_hop == func.coalesce(p("next_hop"), route.c.next_hop))
+    .where(given(route, "pattern"), route.c.next_hop == func.coalesce(p("next_hop"), route.c.next_hop))
     .returning(route.c.next_hop)
 )
 
 # next nodes
 
-_STATE: Final = ("address", "away_since", "tried_next_at", "attempts", "last_error")
-HOPS: Final = compiled(select(*(hop.c[name] for name in (*_STATE, "node"))))
-_AWAY: Final = upsert(hop).values({name: p(name) for name in _STATE})
-SAY_HOP: Final = compiled(
-    _AWAY.on_conflict_do_update(
-        index_elements=["address"],
-        set_={name: _AWAY.excluded[name] for name in _STATE[1:]},
-    )
-)
-_NAMED: Final = upsert(hop).values({"address": p("address"), "node": p("node")})
-NAME_HOP: Final = compiled(
-    _NAMED.on_conflict_do_update(index_elements=["address"], set_={"node": _NAMED.excluded.node})
-)
-_FORGOT: Final = upsert(hop).values({name: p(name) for name in ("address", "forgot", "forgot_at")})
-HOP_FORGOT: Final = compiled(
-    _FORGOT.on_conflict_do_update(
-        index_elements=["address"], set_={name: _FORGOT.excluded[name] for name in ("forgot", "forgot_at")}
-    )
-)
+_STATE: Final = "away_since, tried_next_at, attempts, last_error"
+HOPS: Final = compiled(select(*of(hop, f"address, {_STATE}, node")))
+SAY_HOP: Final = upserted(hop, "address", _STATE)
+NAME_HOP: Final = upserted(hop, "address", "node")
+HOP_FORGOT: Final = upserted(hop, "address", "forgot, forgot_at")
 _WAITED_FOR: Final = (
     select(outbound_sequence.c.peer)
     .join(queue, queue.c.id == outbound_sequence.c.queue)
-    .where(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%"))
+    .where(REQUESTS_GO_ON, queue.c.name.like("hop/%"))
 )
 WAITED_FOR: Final = compiled(_WAITED_FOR.distinct())
 """The addresses of next nodes that something may wait for, though no route leads there any more."""
@@ -114,30 +90,26 @@ WAITS_AT: Final = compiled(
     .where(
         *(hop.c.moves == 1, routed.c.target == p("target")),
         or_(hop.c.address != p("next_hop"), routed.c.sent_as != p("sent_as")),
-        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%")),
+        *(REQUESTS_GO_ON, queue.c.name.like("hop/%")),
     )
     .limit(1)
 )
 """The next node and the name of something for the same queue that waits, and may have to go another way."""
 IS_NEEDED: Final = compiled(
     select(
-        or_(
-            exists(select(route.c.id)),
-            exists(select(queue.c.id).where(queue.c.name == INTAKE)),
-            exists(_WAITED_FOR),
-        )
+        or_(exists(select(route.c.id)), exists(select(queue.c.id).where(queue.c.name == INTAKE)), exists(_WAITED_FOR))
     )
 )
 """Whether there is something to be sent to other nodes, or to be placed that has come from them."""
 
 # messages
 
-ADD_ROUTED: Final = compiled(upsert(routed).values(_p(routed)).on_conflict_do_nothing())
+ADD_ROUTED: Final = compiled(adding(routed).on_conflict_do_nothing())
 LEAVING: Final = compiled(
     select(
-        *(routed.c[name] for name in ("sent_as", "node", "incarnation", "position", "via", "max_hops", "priority")),
-        *(routed.c[name] for name in ("lane_group", "asks", "deliver_at", "expires_at", "reach_by")),
-        *(header.c[name] for name in ("properties", "content_type", "client", "report_to")),
+        *of(routed, "sent_as, node, incarnation, position, via, max_hops, priority"),
+        *of(routed, "lane_group, asks, deliver_at, expires_at, reach_by"),
+        *of(header, "properties, content_type, client, report_to"),
         queue.c.name,
     )
     .join(entry, entry.c.message == routed.c.message)
@@ -153,33 +125,16 @@ _WAITING: Final = (
     .order_by(entry.c.number)
 )
 _ENDS: Final = routed.c.via.op("||")(routed.c.target)
-_FOR: Final = _ENDS.in_(select(func.texts_in(p("ends", required=True)).table_valued("value").c.value))
-BEHIND: Final = compiled(
-    _WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most", required=True))
-)
+_FOR: Final = _ENDS.in_(select(func.texts_in(p("ends")).table_valued("value").c.value))
+BEHIND: Final = compiled(_WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most")))
 """The number of the one behind so many messages of these ends that wait in a lane, where there are more."""
 _PART: Final = _WAITING.where(_FOR, entry.c.number <= p("upto", type_=Number))
-WAITING_FOR: Final = compiled(_PART.limit(p("count", required=True)))
+WAITING_FOR: Final = compiled(_PART.limit(p("count")))
 COUNT_FOR: Final = compiled(select(func.count()).select_from(_PART.order_by(None).subquery()))
 """The messages in a lane that are for these ends, a JSON list: of each the nodes that have had it, and then its
 queue."""
-_place = func.row_number().over(order_by=entry.c.number)
-MOVE: Final = compiled(
-    insert(entry).from_select(
-        ["id", "queue", "message", "lane", "number", "expires_at", "replay_of"],
-        _PART.with_only_columns(
-            p("begins", type_=Number) - 1 + _place,
-            p("queue", type_=Number),
-            entry.c.message,
-            p("lane", type_=Number),
-            p("given", type_=Number) + _place,
-            entry.c.expires_at,
-            entry.c.id,
-        ),
-        include_defaults=False,
-    )
-)
-"""Have new entries for them in another lane: see ``channels.CARRY_ON``."""
+MOVE: Final = entering(_PART)
+"""Have new entries for them in another lane."""
 MOVED: Final = compiled(
     update(entry)
     .where(
@@ -189,7 +144,7 @@ MOVED: Final = compiled(
     .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
 )
 ENDS: Final = compiled(
-    select(routed.c.via, routed.c.target, routed.c.sent_as)
+    select(*of(routed, "via, target, sent_as"))
     .join(entry, entry.c.message == routed.c.message)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
     .where(channel.c.outbound == p("outbound"), IS_LIVE)
@@ -207,7 +162,7 @@ NO_DEADLINE: Final = compiled(
 """Have a message that is sent again live as long as it takes."""
 IS_LATE: Final = compiled(
     select(routed.c.message).where(
-        *(routed.c.message == p("message"), routed.c.sent_as.is_not(None), routed.c.reach_by <= p("now")),
+        *(given(routed, "message"), routed.c.sent_as.is_not(None), routed.c.reach_by <= p("now")),
         or_(routed.c.expires_at.is_(None), routed.c.expires_at > p("now")),
     )
 )
@@ -216,17 +171,14 @@ _IS_EXPRESS: Final = queue.c.name.between(p("queue").op("||")("#"), p("queue").o
 OPEN_TO: Final = compiled(
     select(outbound_sequence.c.id)
     .join(queue, queue.c.id == outbound_sequence.c.queue)
-    .where(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, or_(queue.c.name == p("queue"), _IS_EXPRESS))
+    .where(REQUESTS_GO_ON, or_(queue.c.name == p("queue"), _IS_EXPRESS))
     .order_by(outbound_sequence.c.id)
 )
 """The sequences to a next node that have not ended: those of its transmission queue, and of express messages."""
 EXPRESS_BEFORE: Final = compiled(
     select(outbound_sequence.c.id, queue.c.name)
     .join(queue, queue.c.id == outbound_sequence.c.queue)
-    .where(
-        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, queue.c.name.like("hop/%#%")),
-        queue.c.name.not_like(p("mine")),
-    )
+    .where(REQUESTS_GO_ON, queue.c.name.like("hop/%#%"), queue.c.name.not_like(p("mine")))
     .order_by(outbound_sequence.c.id)
 )
 """The sequences of express messages that earlier runs of the store have begun."""
@@ -236,17 +188,13 @@ TO_SEND: Final = compiled(
     .join(channel, channel.c.lane == lane.c.id)
     .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
     .where(
-        *(outbound_sequence.c.answers.is_(None), ~HAS_ENDED, lane.c.owner.is_(None), lane.c.cursor < lane.c.limit),
+        *(REQUESTS_GO_ON, lane.c.owner.is_(None), lane.c.cursor < lane.c.limit),
         or_(lane.c.retry_at.is_(None), lane.c.retry_at <= p("now")),
     )
     .limit(1)
 )
 """A row if something may be sent that no process sends."""
-PRINCIPALS: Final = compiled(
-    select(message.c.id, message.c.principal).where(
-        message.c.id.in_(select(func.keys_in(p("keys", required=True)).table_valued("value").c.value))
-    )
-)
+PRINCIPALS: Final = compiled(select(message.c.id, message.c.principal).where(message.c.id.in_(listed("keys"))))
 
 # wishes of their senders
 
@@ -261,13 +209,13 @@ GIVEN_UP: Final = compiled(_WISHING.where(entry.c.id == p("key"), routed.c.asks 
 """The facts that are told of a message which goes no further from its transmission queue."""
 LEFT: Final = compiled(
     _WISHING.where(
-        message.c.id.in_(select(func.keys_in(p("keys", required=True)).table_valued("value").c.value)),
-        *(entry.c.lane == p("lane", required=True), routed.c.asks.op("&")(p("record", required=True)) > 0),
+        message.c.id.in_(listed("keys")),
+        *(entry.c.lane == p("lane"), routed.c.asks.op("&")(p("record")) > 0),
     )
 )
 """The same of those messages of a lane that a record is wished for."""
 HOME: Final = compiled(
-    select(routed.c.node, routed.c.position, routed.c.target)
+    select(*of(routed, "node, position, target"))
     .join(entry, entry.c.message == routed.c.message)
     .where(entry.c.id == p("key"))
 )
@@ -279,20 +227,15 @@ _OF_NAME: Final = select(queue.c.id).where(
     or_(queue.c.name == p("name"), queue.c.name.between(p("name").op("||")("#"), p("name").op("||")("$")))
 )
 HAS_ARRIVED: Final = compiled(
-    select(arrived.c.at).where(
-        arrived.c.queue.in_(_OF_NAME),
-        *(arrived.c[name] == p(name) for name in ("node", "incarnation", "position")),
-    )
+    select(arrived.c.at).where(arrived.c.queue.in_(_OF_NAME), given(arrived, "node, incarnation, position"))
 )
 """A row if the message has come into the queue of this name, also if that was deleted since: see ``queues.UNDECLARE``.
 """
-ARRIVED: Final = compiled(insert(arrived).values(_p(arrived)))
+ARRIVED: Final = compiled(adding(arrived))
 OLD_ARRIVED: Final = compiled(select(arrived.c.at).where(arrived.c.at < p("before")).limit(1))
 _KEY: Final = tuple_(*arrived.primary_key.columns)
 FORGET_ARRIVED: Final = compiled(
     delete(arrived).where(
-        _KEY.in_(
-            select(*arrived.primary_key.columns).where(arrived.c.at < p("before")).limit(p("count", required=True))
-        )
+        _KEY.in_(select(*arrived.primary_key.columns).where(arrived.c.at < p("before")).limit(p("count")))
     )
 )

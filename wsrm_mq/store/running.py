@@ -10,7 +10,7 @@ from sqlalchemy import Case, ColumnElement, and_, case, func, not_, or_
 from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
 from wsrm_mq.store.tables import entry, lane
 
-_UNSETTLED: Final = and_(
+HAS_UNSETTLED: Final = and_(
     lane.c.cursor < lane.c.limit,
     or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
 )
@@ -30,7 +30,7 @@ def _delivery_facts(now: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
         lane.c.on_hold_since.is_not(None),
         lane.c.blocked.is_not(None),
         lane.c.owner.is_not(None),
-        _UNSETTLED,
+        HAS_UNSETTLED,
         is_paused(lane.c.retry_from, lane.c.retry_at, now),
         lane.c.discarding == 1,
         lane.c.held > 0,

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.entries import IS_LIVE
+from wsrm_mq.store.phrases import absent, adding, changed, given, p
 from wsrm_mq.store.tables import client, entry, instance, subscription
 
-p = bindparam
-
-CLIENT: Final = compiled(
-    select(client.c.id).where(
-        client.c.instance == p("instance"), client.c.name == p("name"), client.c.ended_at.is_(None)
-    )
-)
+CLIENT: Final = compiled(select(client.c.id).where(given(client, "instance, name"), client.c.ended_at.is_(None)))
 ADD_CLIENT: Final = compiled(
-    insert(client)
-    .values(name=p("name"), instance=p("instance"), started_at=p("now"), seen_at=p("now"), ended_at=None)
-    .returning(client.c.id)
+    adding(client, "id", started_at=p("now"), seen_at=p("now"), ended_at=None).returning(client.c.id)
 )
 END_CLIENT: Final = compiled(
     update(client)
-    .where(client.c.instance == p("instance"), client.c.name == p("who"), client.c.ended_at.is_(None))
+    .where(given(client, "instance"), client.c.name == p("who"), client.c.ended_at.is_(None))
     .values(ended_at=p("now"))
 )
 ADD_SUBSCRIPTION: Final = compiled(
-    insert(subscription)
-    .values(
-        {
-            column.name: p(column.name)
-            for column in subscription.columns
-            if column.name not in ("id", "ended_at", "created_at", "seen_at", "pattern", "barrier")
-        }
-        | {"created_at": p("now"), "seen_at": p("now")}
+    adding(subscription, "id", "ended_at", "pattern", "barrier", created_at=p("now"), seen_at=p("now")).returning(
+        subscription.c.id
     )
-    .returning(subscription.c.id)
 )
 OTHER_LOADS: Final = compiled(
     select(
@@ -49,48 +36,37 @@ OTHER_LOADS: Final = compiled(
         .scalar_subquery(),
         subscription.c.granted,
     )
-    .select_from(
-        subscription.join(client, client.c.id == subscription.c.client).join(
-            instance, instance.c.id == client.c.instance
-        )
-    )
+    .select_from(subscription)
+    .join(client, client.c.id == subscription.c.client)
+    .join(instance, instance.c.id == client.c.instance)
     .where(
-        *(subscription.c.queue == p("queue"), subscription.c.ended_at.is_(None), subscription.c.filter.is_(None)),
+        subscription.c.queue == p("queue"),
+        absent(subscription, "ended_at, filter"),
         *(client.c.instance != p("instance"), instance.c.ended_at.is_(None)),
     )
 )
 """The subscriptions of other instances to all of a queue: how many messages each has leased, and may have."""
-SET_FILTER: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(filter=p("filter")))
-END_SUBSCRIPTION: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(ended_at=p("now")))
-
-
+SET_FILTER: Final = changed(subscription, filter=p("filter"))
+END_SUBSCRIPTION: Final = changed(subscription, ended_at=p("now"))
 FIRST_BARRIER: Final = compiled(
-    select(func.min(entry.c.id)).where(
-        *(entry.c.hold == "barrier", entry.c.outcome.is_(None), entry.c.queue == p("queue"))
-    )
+    select(func.min(entry.c.id)).where(entry.c.hold == "barrier", IS_LIVE, given(entry, "queue"))
 )
 UNSETTLED_BEFORE: Final = compiled(
     select(entry.c.id)
-    .where(
-        *(entry.c.queue == p("queue"), entry.c.id < p("position")),
-        *(entry.c.priority.is_not(None), entry.c.outcome.is_(None)),
-    )
+    .where(given(entry, "queue"), entry.c.id < p("position"), entry.c.priority.is_not(None), IS_LIVE)
     .limit(1)
 )
-_OF_QUEUE: Final = (
-    *(subscription.c.queue == p("queue"), subscription.c.ended_at.is_(None)),
-    subscription.c.pattern.is_(None),
-)
+_OF_QUEUE: Final = and_(given(subscription, "queue"), absent(subscription, "ended_at, pattern"))
 SUBSCRIBED_WITHOUT: Final = compiled(
     select(subscription.c.id, instance.c.name)
     .join(client, client.c.id == subscription.c.client)
     .join(instance, instance.c.id == client.c.instance)
     .where(
-        *(*_OF_QUEUE, instance.c.ended_at.is_(None)),
+        *(_OF_QUEUE, instance.c.ended_at.is_(None)),
         or_(subscription.c.barrier.is_(None), subscription.c.barrier < p("position")),
     )
 )
 """Subscriptions of a queue that have not ended and that have not had the barrier at a position, with their
 instances."""
-HAD: Final = compiled(update(subscription).where(subscription.c.id == p("key")).values(barrier=p("position")))
-WAS_HAD: Final = compiled(select(subscription.c.id).where(*_OF_QUEUE, subscription.c.barrier >= p("position")).limit(1))
+HAD: Final = changed(subscription, barrier=p("position"))
+WAS_HAD: Final = compiled(select(subscription.c.id).where(_OF_QUEUE, subscription.c.barrier >= p("position")).limit(1))

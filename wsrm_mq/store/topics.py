@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.phrases import adding, given, p
+from wsrm_mq.store.queues import QUEUE_COLUMNS
 from wsrm_mq.store.tables import binding, client, entry, header, instance, message, queue, subscription
 
-p = bindparam
-
-_IS_BINDING: Final = (
-    *(binding.c.queue == p("queue"), binding.c.pattern == p("pattern")),
-    binding.c.filter.is_not_distinct_from(p("filter")),
-)
+_IS_BINDING: Final = and_(given(binding, "queue, pattern"), binding.c.filter.is_not_distinct_from(p("filter")))
 BINDINGS: Final = compiled(
-    select(
-        *(binding.c.pattern, binding.c.filter, queue.c.id, queue.c.name, queue.c.kind, queue.c.parent),
-        *(queue.c.application, queue.c.policy, queue.c.mode),
-    )
+    select(*(binding.c.pattern, binding.c.filter), *QUEUE_COLUMNS)
     .join(queue, queue.c.id == binding.c.queue)
     .order_by(binding.c.id)
 )
 """Pattern and filter of each binding, and its queue's row."""
-BOUND: Final = compiled(select(binding.c.id).where(*_IS_BINDING))
-BIND: Final = compiled(
-    insert(binding).values(queue=p("queue"), pattern=p("pattern"), filter=p("filter"), created_at=p("now"))
-)
-UNBIND_ONE: Final = compiled(delete(binding).where(*_IS_BINDING))
-UNBIND: Final = compiled(
-    delete(binding).where(binding.c.queue == p("queue"), binding.c.pattern == p("pattern")).returning(binding.c.id)
-)
+BOUND: Final = compiled(select(binding.c.id).where(_IS_BINDING))
+BIND: Final = compiled(adding(binding, "id", created_at=p("now")))
+UNBIND_ONE: Final = compiled(delete(binding).where(_IS_BINDING))
+UNBIND: Final = compiled(delete(binding).where(given(binding, "queue, pattern")).returning(binding.c.id))
 UNBIND_ALL: Final = compiled(delete(binding).where(binding.c.queue == p("queue")))
 LOGS: Final = compiled(
-    select(queue.c.id, queue.c.name, queue.c.kind, queue.c.parent, queue.c.application, queue.c.policy, queue.c.mode)
-    .where(queue.c.kind == "topic", queue.c.policy.is_not(None))
-    .order_by(queue.c.id)
+    select(*QUEUE_COLUMNS).where(queue.c.kind == "topic", queue.c.policy.is_not(None)).order_by(queue.c.id)
 )
 EVENTS: Final = compiled(
     select(header.c.topic, func.count(entry.c.message.distinct()), func.max(message.c.received_at))
@@ -54,9 +42,7 @@ EVENTS: Final = compiled(
 )
 """The topics that begin so of what is retained: of each the number of messages, and when the last was stored."""
 TO_COPY: Final = compiled(
-    select(
-        *(message.c.id, queue.c.name, message.c.action, message.c.environ, header.c.message.is_not(None)),
-    )
+    select(*(message.c.id, queue.c.name, message.c.action, message.c.environ, header.c.message.is_not(None)))
     .select_from(entry.join(message, message.c.id == entry.c.message))
     .join(queue, queue.c.id == func.coalesce(entry.c.origin, entry.c.queue))
     .outerjoin(header, header.c.message == message.c.id)
@@ -68,31 +54,19 @@ BODY: Final = compiled(select(message.c.body).where(message.c.id == p("key")))
 DROP_HEADER: Final = compiled(delete(header).where(header.c.message == p("key")))
 DROP_MESSAGE: Final = compiled(delete(message).where(message.c.id == p("key")))
 
-_IS_DURABLE: Final = (
-    subscription.c.queue == p("queue"),
-    *(subscription.c.pattern.is_not(None), subscription.c.ended_at.is_(None)),
+_IS_DURABLE: Final = and_(
+    *(given(subscription, "queue"), subscription.c.pattern.is_not(None), subscription.c.ended_at.is_(None))
 )
-DURABLE: Final = compiled(select(subscription.c.pattern, subscription.c.filter).where(*_IS_DURABLE))
+DURABLE: Final = compiled(select(subscription.c.pattern, subscription.c.filter).where(_IS_DURABLE))
+_NO_CREDIT: Final = {"asked": 0, "granted": 0, "lease": None, "acknowledges": "each"}
 ADD_DURABLE: Final = compiled(
-    insert(subscription).values(
-        name=p("name"),
-        client=p("client"),
-        queue=p("queue"),
-        pattern=p("pattern"),
-        filter=p("filter"),
-        asked=0,
-        granted=0,
-        lease=None,
-        acknowledges="each",
-        created_at=p("now"),
-        seen_at=p("now"),
-        ended_at=None,
+    adding(
+        *(subscription, "id", "barrier", "beside"), **_NO_CREDIT, created_at=p("now"), seen_at=p("now"), ended_at=None
     )
 )
-SET_DURABLE: Final = compiled(update(subscription).where(*_IS_DURABLE).values(client=p("client"), seen_at=p("now")))
-SET_COLLECTED: Final = compiled(update(subscription).where(*_IS_DURABLE).values(filter=p("filter")))
-END_DURABLE: Final = compiled(update(subscription).where(*_IS_DURABLE).values(ended_at=p("now")))
-
+SET_DURABLE: Final = compiled(update(subscription).where(_IS_DURABLE).values(client=p("client"), seen_at=p("now")))
+SET_COLLECTED: Final = compiled(update(subscription).where(_IS_DURABLE).values(filter=p("filter")))
+END_DURABLE: Final = compiled(update(subscription).where(_IS_DURABLE).values(ended_at=p("now")))
 CLIENTS: Final = compiled(
     select(
         *(client.c.id, client.c.name, instance.c.name, instance.c.pid, client.c.seen_at),
