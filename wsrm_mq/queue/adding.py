@@ -10,6 +10,7 @@ from wsrm_mq.queue.declaring import LOG, Declared
 from wsrm_mq.queue.filters import fits_stored
 from wsrm_mq.queue.policies import ms
 from wsrm_mq.store import consuming
+from wsrm_mq.store.bulk import PUT
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
@@ -96,7 +97,7 @@ def add_entry(tx: Transaction, queue: Declared, one: Put, message: int, *, came_
     }
     if came_with:
         row["id"] = message
-    position = tx.add_put(row)
+    position = tx.add_entry(row, PUT)
     if queue.is_declared:
         tx.add_unsettled(queue.key, 1, len(one.body))
     if policy.journal:

@@ -14,6 +14,7 @@ from wsrm_mq.queue.declaring import NODE_JOURNAL, Declared, journal_named, journ
 from wsrm_mq.queue.policies import ms
 from wsrm_mq.queue.quota import lack_of_room
 from wsrm_mq.store import journals
+from wsrm_mq.store.bulk import PUT
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -54,16 +55,15 @@ def record(
     if lack is not None:
         tx.skipped("journal_skipped", journal.key, journal.name, lack)
         return False
-    tx.add_put(
-        {
-            "queue": journal.key,
-            "message": message,
-            "priority": priority,
-            "expires_at": None if policy.ttl is None else tx.now + ms(policy.ttl),
-            **dict.fromkeys(("lane", "number", "retry_from", "retry_at", "hold", "replay_of", "asks")),
-            "journal_of": position,
-        }
-    )
+    row = {
+        "queue": journal.key,
+        "message": message,
+        "priority": priority,
+        "expires_at": None if policy.ttl is None else tx.now + ms(policy.ttl),
+        **dict.fromkeys(("lane", "number", "retry_from", "retry_at", "hold", "replay_of", "asks")),
+        "journal_of": position,
+    }
+    tx.add_entry(row, PUT)
     tx.add_unsettled(journal.key, 1, size)
     return True
 

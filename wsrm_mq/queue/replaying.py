@@ -13,6 +13,7 @@ from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.withdrawing import Stored, check_body, stored, withdraw
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import repairs
+from wsrm_mq.store.bulk import PUT, REPLAYS
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
@@ -80,7 +81,7 @@ def add_replay(tx: Transaction, position: int, replays: Lane) -> int:
     }
     if is_consumed:
         tx.add_unsettled(replays.queue, 1, one.size)
-    return tx.add_replay(row)
+    return tx.add_entry(row, REPLAYS)
 
 
 def append_again(tx: Transaction, one: Stored) -> int:
@@ -96,4 +97,4 @@ def append_again(tx: Transaction, one: Stored) -> int:
         "replay_of": one.position,
     }
     tx.add_unsettled(one.home, 1, one.size)
-    return tx.add_put(row)
+    return tx.add_entry(row, PUT)

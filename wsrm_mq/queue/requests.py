@@ -50,6 +50,7 @@ from wsrm_mq.sequence.states import Act
 from wsrm_mq.store import channels, consuming, entries, lanes, queues, routing
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import SIGNED, hop_queue, sent_queue, source_queue
+from wsrm_mq.store.bulk import REPLAYS
 from wsrm_mq.store.calls import Awaited
 from wsrm_mq.store.entries import HAS_REPLY, HELD_BYTES, SETTLE
 from wsrm_mq.store.outbound import OutboundRecord
@@ -185,7 +186,8 @@ def send_again(tx: Transaction, one: DeadLetter) -> int | None:
     assert header is not None  # else it would not be the current one
     place_in(tx, made, lane, header.number, one.size)
     names = {"queue": lane.queue, "message": one.message, "lane": lane.id, "number": header.number}
-    return tx.add_replay({**names, "wants_reply": one.wants_reply, "replay_of": one.position, "priority": None})
+    row = {**names, "wants_reply": one.wants_reply, "replay_of": one.position, "priority": None}
+    return tx.add_entry(row, REPLAYS)
 
 
 def forget(tx: Transaction, address: str, message_id: str) -> None:

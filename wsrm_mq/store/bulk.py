@@ -13,13 +13,15 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ClauseElement, Column, Integer, Table, bindparam, update
+from sqlalchemy import ClauseElement, Column, Integer, Table, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.dialects import written
+from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.loose import LOOSE_COLUMNS
+from wsrm_mq.store.phrases import p
 from wsrm_mq.store.tables import counter, entry, header, lane, message, range_, refusal, sequence
 
 Row = Sequence[Any]
@@ -49,10 +51,12 @@ class Bulk:
 class BulkInsert(Bulk):
     """An INSERT. ``row`` puts a mapping's values into the statement's order."""
 
-    def __init__(self, table: Table, *columns: str, conflict: Callable[[Insert], Insert] = lambda plain: plain) -> None:
-        names = tuple(column.name for column in table.columns if not columns or column.name in columns)
+    def __init__(
+        self, table: Table, columns: str = "", *, conflict: Callable[[Insert], Insert] = lambda plain: plain
+    ) -> None:
+        names = [one.name for one in table.columns if not columns or one.name in columns.split(", ")]
         self.row: Callable[[dict[str, Any]], Row] = itemgetter(*names)
-        one = insert(table).values({name: bindparam(name) for name in names})
+        one = insert(table).values({name: p(name) for name in names})
         super().__init__(_positional(conflict(one)), _row(len(names)))
 
 
@@ -79,40 +83,15 @@ def _typed(column: Column[Any]) -> str:
 
 
 MESSAGES: Final = BulkInsert(message)
+_PLACE: Final = "id, queue, message, lane, number"
 ENTRIES: Final = BulkInsert(
-    entry,
-    "id",
-    "queue",
-    "message",
-    "lane",
-    "number",
-    "wants_reply",
-    "named",
-    "waiter",
-    "outcome",
-    "reason",
-    "settled_at",
-    "priority",
-    "expires_at",
+    entry, f"{_PLACE}, wants_reply, named, waiter, outcome, reason, settled_at, priority, expires_at"
 )
 PUT: Final = BulkInsert(
-    entry,
-    "id",
-    "queue",
-    "message",
-    "lane",
-    "number",
-    "priority",
-    "expires_at",
-    "retry_from",
-    "retry_at",
-    "hold",
-    "replay_of",
-    "journal_of",
-    "asks",
+    entry, f"{_PLACE}, priority, expires_at, retry_from, retry_at, hold, replay_of, journal_of, asks"
 )
 HEADERS: Final = BulkInsert(header)
-REPLAYS: Final = BulkInsert(entry, "id", "queue", "message", "lane", "number", "wants_reply", "replay_of", "priority")
+REPLAYS: Final = BulkInsert(entry, f"{_PLACE}, wants_reply, replay_of, priority")
 RANGES: Final = BulkInsert(
     range_,
     conflict=lambda plain: plain.on_conflict_do_update(
@@ -122,10 +101,8 @@ RANGES: Final = BulkInsert(
 DELIVERED: Final = Bulk(
     _positional(
         update(entry)
-        .where(entry.c.id.in_([bindparam("key")]), entry.c.outcome.is_(None))
-        .values(
-            settled_at=bindparam("now"), outcome="delivered", named=1, owner=None, deliveries=entry.c.deliveries + 1
-        )
+        .where(entry.c.id.in_([p("key")]), IS_LIVE)
+        .values(settled_at=p("now"), outcome="delivered", named=1, owner=None, deliveries=entry.c.deliveries + 1)
     ),
     "?",
 )
@@ -152,8 +129,7 @@ REFUSALS: Final = BulkInsert(
         index_elements=["reason", "partner"],
         set_={
             "times": refusal.c.times + plain.excluded.times,
-            "last_at": plain.excluded.last_at,
-            "said": plain.excluded.said,
+            **{name: plain.excluded[name] for name in ("last_at", "said")},
         },
     ),
 )

@@ -30,6 +30,10 @@ _GIVEN: Final = (
     *("connection", "replay_of", "plan"),
 )
 """Columns that never change, as they are."""
+_OF_TERMS: Final = ("identifier", "soap", "addressing", "assurance", "ordered", "inactivity")
+"""A lane's fields that a sequence has from its terms."""
+_OF_VALUE: Final = ("active_at", "limit", "discard_from", "discard_reason")
+"""And those that it has from the protocol's value."""
 _saved: Final[Callable[[Lane], tuple[Any, ...]]] = attrgetter(*SAVED_COLUMNS)
 _STATES: Final = decide(DELIVERY)
 
@@ -271,44 +275,19 @@ class SequenceRecord(Lane):
     """The sequence that its replies go out in, where its source has offered one."""
 
     @classmethod
-    def begin(
-        cls,
-        queue: int,
-        value: InboundSequence,
-        *,
-        principal: str | None = None,
-        peer: str | None = None,
-        partner: str | None = None,
-        acks_to: EndpointReference | None = None,
-        acks_fetched_by: str | None = None,
-        is_consumed: bool = False,
-    ) -> SequenceRecord:
-        """A new sequence, as it is when ``value`` is granted."""
-        terms = value.terms
+    def begin(cls, queue: int, value: InboundSequence, **source: Any) -> SequenceRecord:
+        """A new sequence, as it is when ``value`` is granted. ``source``: the fields that tell of who sends it, and of
+        what becomes of it."""
         return cls(
             queue=queue,
             kind="rm",
-            identifier=terms.identifier,
-            soap=terms.soap,
-            addressing=terms.addressing,
-            assurance=terms.assurance,
-            ordered=terms.ordered,
-            inactivity=terms.inactivity,
-            principal=principal,
-            peer=peer,
-            partner=partner,
             created_at=value.active_at,
-            active_at=value.active_at,
-            due_at=value.due_at,
             numbers=value.received,
-            limit=value.limit,
-            discard_from=value.discard_from,
-            discard_reason=value.discard_reason,
             ended=value.state.value if value.state in ENDED else None,
             value=value,
-            acks_to=acks_to,
-            acks_fetched_by=acks_fetched_by,
-            is_consumed=is_consumed,
+            **{name: getattr(value.terms, name) for name in _OF_TERMS},
+            **{name: getattr(value, name) for name in ("due_at", *_OF_VALUE)},
+            **source,
         )
 
     @property
@@ -424,27 +403,19 @@ def load(row: tuple[Any, ...], numbers: AckRanges, unnamed: AckRanges) -> Lane:
 
 def _sequence(columns: Mapping[str, Any], lane: Mapping[str, Any], unnamed: AckRanges) -> SequenceRecord:
     terms = Terms(
-        identifier=lane["identifier"],
+        **{name: lane[name] for name in _OF_TERMS},
         rm=RM_OF_LABEL[columns["sequence_rm"]],
-        soap=lane["soap"],
-        addressing=lane["addressing"],
         behavior=IncompleteSequenceBehavior(columns["sequence_behavior"]),
-        assurance=lane["assurance"],
-        ordered=lane["ordered"],
         expires_at=columns["sequence_expires_at"],
-        inactivity=lane["inactivity"],
         incomplete_reason=columns["sequence_incomplete_reason"],
     )
     value = InboundSequence(
         terms,
-        active_at=lane["active_at"],
+        **{name: lane[name] for name in _OF_VALUE},
         state=State(lane["ended"] or columns["sequence_state"]),
         received=lane["numbers"],
         unnamed=unnamed,
-        limit=lane["limit"],
         last_number=columns["sequence_last_number"],
-        discard_from=lane["discard_from"],
-        discard_reason=lane["discard_reason"],
         late=None if columns["sequence_late"] is None else Late(columns["sequence_late"]),
     )
     record = SequenceRecord(

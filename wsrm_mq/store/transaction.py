@@ -17,7 +17,7 @@ from wsrm_mq.sequence.round_trip import RoundTrips
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import lanes
 from wsrm_mq.store import outbound as outbounds
-from wsrm_mq.store.bulk import CHANGED, LOOSE, PROGRESS, PROTOCOL, RANGES, STEADY, Row
+from wsrm_mq.store.bulk import CHANGED, LOOSE, PROGRESS, PROTOCOL, RANGES, STEADY, Bulk, Row
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
 from wsrm_mq.store.loose import ADD_LOOSE, LOOSE_ENTRY, LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
@@ -229,19 +229,11 @@ class Transaction(UnitOfWork):
         columns ``fault``, ``exception`` and ``place`` of an attempt that did not go well."""
         if isinstance(lane, LooseEntry):  # it has neither lane nor number
             number = None
-        self.add_ledger(
-            event,
-            lane.queue if lane else None,
-            sequence=None if lane is None else lane.id or None,
-            number=number,
-            position=position,
-            attempt=attempt,
-            reason=reason,
-            actor=actor,
-            **failure,
-        )
+        said = {"number": number, "position": position, "attempt": attempt, "reason": reason, "actor": actor}
+        queue, sequence = (None, None) if lane is None else (lane.queue, lane.id or None)
+        self.add_ledger(event, queue, sequence=sequence, **said, **failure)
         if is_told and lane is not None and event in FROM_LEDGER:
-            self.notices.append(_notice(event, lane, number, position, attempt, reason, is_act=actor is not None))
+            self.notices.append(_notice(event, lane, said))
 
     def flush(self) -> None:
         super().flush()
@@ -249,11 +241,7 @@ class Transaction(UnitOfWork):
 
     def write_lanes(self) -> None:
         """Write the lanes, sequences and loose entries that were changed: a query sees them from then on."""
-        changed: list[Row] = []
-        progressed: list[Row] = []
-        steady: list[Row] = []
-        ranges: list[Row] = []
-        protocol: list[Row] = []
+        rows: dict[Bulk, list[Row]] = {kind: [] for kind in (CHANGED, PROGRESS, STEADY, RANGES, PROTOCOL, LOOSE)}
         for outbound in self._outbound.values():
             self._write_outbound(outbound)
         for key, lane in self._touched.items():
@@ -262,31 +250,25 @@ class Transaction(UnitOfWork):
                 self._write_outbound(lane.outbound)
             lane.mark_written()
             if lane.written_protocol != protocol_before:
-                protocol.append((key, *lane.written_protocol))
+                rows[PROTOCOL].append((key, *lane.written_protocol))
             after, ranges_after = lane.written, lane.written_ranges
             self._held += after[_HELD] - before[_HELD]
             self._held_bytes += after[_HELD + 1] - before[_HELD + 1]
             if after[_PROGRESS:] != before[_PROGRESS:]:
-                changed.append((key, *after))
+                rows[CHANGED].append((key, *after))
             elif after[_STEADY:] != before[_STEADY:]:
-                progressed.append((key, *after[:_PROGRESS]))
+                rows[PROGRESS].append((key, *after[:_PROGRESS]))
             elif after != before:
-                steady.append((key, *after[:_STEADY]))
+                rows[STEADY].append((key, *after[:_STEADY]))
             if ranges_after is not ranges_before:
-                ranges += self._changed_ranges(key, ranges_before, ranges_after)
-        loose: list[Row] = []
+                rows[RANGES] += self._changed_ranges(key, ranges_before, ranges_after)
         for position, one in self._loose.items():
             if one.is_unsettled and one.saved != one.written:
                 one.mark_written()
-                loose.append((position, *one.written))
-        if loose:
-            LOOSE.write(self.execute, loose)
-        for bulk, rows in (
-            *((CHANGED, changed), (PROGRESS, progressed), (STEADY, steady)),
-            *((RANGES, ranges), (PROTOCOL, protocol)),
-        ):
-            if rows:
-                bulk.write(self.db.execute, rows)
+                rows[LOOSE].append((position, *one.written))
+        LOOSE.write(self.execute, rows.pop(LOOSE))
+        for kind, its in rows.items():
+            kind.write(self.db.execute, its)
 
     def _write_outbound(self, record: OutboundRecord) -> None:
         if record.value is not record.written:
@@ -312,23 +294,13 @@ class Transaction(UnitOfWork):
 _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answered_with_fault": "error"}
 
 
-def _notice(
-    event: str,
-    lane: Lane,
-    number: int | None,
-    position: int | None,
-    attempt: int | None,
-    reason: str | None,
-    *,
-    is_act: bool,
-) -> tuple[str, dict[str, Any]]:
-    has_failed = event == "ended" and lane.ended == State.FAILED and not is_act
+def _notice(event: str, lane: Lane, said: Mapping[str, int | str | None]) -> tuple[str, dict[str, Any]]:
+    has_failed = event == "ended" and lane.ended == State.FAILED and said["actor"] is None
     fields = {
+        **{name: said[name] for name in ("number", "attempt")},
         "sequence": lane.identifier or None,
-        "number": number,
-        "position": None if lane.identifier else position,
-        "attempt": attempt,
-        _REASONS.get(event, "reason"): reason,
+        "position": None if lane.identifier else said["position"],
+        _REASONS.get(event, "reason"): said["reason"],
     }
     name = "sequence.failed" if has_failed else FROM_LEDGER[event]
     told = EVENTS[name].fields

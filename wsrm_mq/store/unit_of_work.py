@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import Serving, foreign
-from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, HEADERS, MESSAGES, PUT, REFUSALS, REPLAYS, Row
+from wsrm_mq.store.bulk import COUNTERS, DELIVERED, ENTRIES, HEADERS, MESSAGES, PUT, REFUSALS, REPLAYS, BulkInsert, Row
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.counting import Counts, Tally
 from wsrm_mq.store.driver import space
@@ -58,11 +58,8 @@ class UnitOfWork:
         self._cache = cache
         self._tally = tally or Tally()
         self._counts_now = False
-        self._messages: list[Row] = []
-        self._entries: list[Row] = []
-        self._replays: list[Row] = []
-        self._put: list[Row] = []
-        self._headers: list[Row] = []
+        self._rows: dict[BulkInsert, list[Row]] = {}
+        """Rows that are not written yet, by the statement that writes them."""
         self._unsettled: dict[int, list[int]] = {}
         """How many messages came to be unsettled, how many are it no more, and the change in their bytes, by declared
         queue."""
@@ -79,7 +76,7 @@ class UnitOfWork:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> Rows:
         """Run a statement. It sees all that this transaction did before, but changes of sequences."""
-        if self._entries or self._messages or self._delivered or self._replays or self._put or self._headers:
+        if self._rows or self._delivered:
             self._write_rows()
         return self.db.execute(statement, parameters)
 
@@ -109,37 +106,27 @@ class UnitOfWork:
     def add_message(self, row: dict[str, Any]) -> int:
         """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
         row["id"] = key = next(self._positions)
-        self._messages.append(MESSAGES.row(row))
+        self._add(MESSAGES, row)
         return key
-
-    def add_entry(self, row: dict[str, Any]) -> int:
-        """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
-        where it came with its message."""
-        if "id" not in row:
-            row["id"] = next(self._positions)
-        self._position = row["id"]
-        self._entries.append(ENTRIES.row(row))
-        return int(row["id"])
-
-    def add_put(self, row: dict[str, Any]) -> int:
-        """Add a row of ``entry`` that is to be consumed; answers its position. ``id`` is in the row where it came with
-        its message."""
-        if "id" not in row:
-            row["id"] = next(self._positions)
-        self._position = row["id"]
-        self._put.append(PUT.row(row))
-        self._last_put[row["queue"]] = row["id"]
-        return int(row["id"])
 
     def add_header(self, row: dict[str, Any]) -> None:
         """Add a row of ``header``, of a message that was added."""
-        self._headers.append(HEADERS.row(row))
+        self._add(HEADERS, row)
 
-    def add_replay(self, row: dict[str, Any]) -> int:
-        """Add a row of ``entry`` for a message that is there; answers its position."""
-        row["id"] = self._position = key = next(self._positions)
-        self._replays.append(REPLAYS.row(row))
-        return key
+    def add_entry(self, row: dict[str, Any], kind: BulkInsert = ENTRIES) -> int:
+        """Add a row of ``entry``; answers its position, which is given once and never again. ``id`` is in the row
+        where it came with its message. ``kind``: ``PUT`` of what is to be consumed, ``REPLAYS`` of a message that is
+        there."""
+        if "id" not in row:
+            row["id"] = next(self._positions)
+        self._position = position = int(row["id"])
+        if kind is PUT:
+            self._last_put[row["queue"]] = position
+        self._add(kind, row)
+        return position
+
+    def _add(self, kind: BulkInsert, row: dict[str, Any]) -> None:
+        self._rows.setdefault(kind, []).append(kind.row(row))
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         """Write the body, ``size`` bytes, of a message that was added without one."""
@@ -151,16 +138,10 @@ class UnitOfWork:
         self._delivered.append((position,))
 
     def _write_rows(self) -> None:
-        for bulk, rows in (
-            *((MESSAGES, self._messages), (HEADERS, self._headers)),
-            *((ENTRIES, self._entries), (REPLAYS, self._replays), (PUT, self._put)),
-        ):
-            if rows:
-                bulk.write(self.db.execute, rows)
-        if self._delivered:
-            DELIVERED.write(self.db.execute, self._delivered, self.now)
-        self._messages, self._entries, self._replays, self._delivered = [], [], [], []
-        self._put, self._headers = [], []
+        for kind in (MESSAGES, HEADERS, ENTRIES, REPLAYS, PUT):
+            kind.write(self.db.execute, self._rows.get(kind, ()))
+        DELIVERED.write(self.db.execute, self._delivered, self.now)
+        self._rows, self._delivered = {}, []
 
     # queues
 
