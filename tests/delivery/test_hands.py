@@ -70,7 +70,7 @@ def raises_once(what: Any, name: str, error: type[BaseException]) -> Iterator[li
         setattr(what, name, method)
 
 
-ON_THE_WAY = [(RMDestination, "_hand_over"), (Dispatcher, "give"), (Pool, "give"), (Dispatcher, "_run")]
+ON_THE_WAY = [(RMDestination, "hand_over"), (Dispatcher, "give"), (Pool, "give"), (Dispatcher, "_run")]
 
 
 @pytest.mark.invariant("I7")

@@ -29,7 +29,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def start(outcome: Callable[[Delivery], Outcome], **options: Any) -> InProcess:
         made.append(InProcess(tmp_path, lambda _environ, respond: taken(respond), start=False, **options))
         wsrm = made[-1]
-        monkeypatch.setattr(wsrm.middleware.engine, "_call", outcome)
+        monkeypatch.setattr(wsrm.middleware.engine, "call", outcome)
         wsrm.middleware.start()
         return wsrm
 

@@ -8,6 +8,7 @@ large), a second verb records that, in words that can be: nothing is repeated wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -59,29 +60,21 @@ class Give(Protocol):
     def __call__(self, claim: Claim, first: Delivery | None = None) -> object: ...
 
 
+@dataclass(eq=False)
 class Recording:
     """Records outcomes for one dispatcher. ``give`` hands a claim on, perhaps with its next message; ``on_release``:
     one was given back."""
 
-    def __init__(
-        self,
-        store: Store,
-        policy_of: PolicyOf,
-        waiters: Waiters,
-        prefetch: Prefetch,
-        events: Events,
-        give: Give,
-        on_release: Callable[[], None],
-        on_retry: Callable[[int], None],
-    ) -> None:
-        self._store = store
-        self._policy_of = policy_of
-        self._waiters = waiters
-        self._prefetch = prefetch
-        self._events = events
-        self._give = give
-        self._on_release = on_release
-        self._on_retry = on_retry
+    _store: Store
+    _policy_of: PolicyOf
+    _waiters: Waiters
+    _prefetch: Prefetch
+    _events: Events
+    _give: Give
+    _on_release: Callable[[], None]
+    _on_retry: Callable[[int], None]
+
+    def __post_init__(self) -> None:
         self.claims: set[Claim] = set()
         """The claims in its hands: they go on when the verbs that have them are committed."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from wsrm_mq import tracing
@@ -36,40 +37,33 @@ BURIED: Final = 100
 _NUDGE_SECONDS: Final = 0.05
 
 
+@dataclass(eq=False)
 class Watch:
-    """The net: a thread that looks, at least once a second, for work that no commit and no thread has taken up."""
+    """The net: a thread that looks, at least once a second, for work that no commit and no thread has taken up.
 
-    def __init__(
-        self,
-        store: Store,
-        dispatcher: Dispatcher,
-        waiters: Waiters,
-        policy_of: PolicyOf,
-        duty: OnDuty,
-        events: Events,
-        chores: Sequence[Callable[[], None]] = (),
-        next_chore: Callable[[], int | None] = lambda: None,
-    ) -> None:
-        """``chores`` are done in every turn; ``next_chore`` answers when one of them is due next, in ms since the
-        epoch. ``duty`` says whether this process takes deliverable lanes."""
-        self._store = store
-        self._dispatcher = dispatcher
-        self._waiters = waiters
-        self._policy_of = policy_of
-        self._events = events
-        self._chores = chores
-        self._next_chore = next_chore
-        self._duty = duty
+    ``chores`` are done in every turn; ``next_chore`` answers when one of them is due next, in ms since the epoch.
+    ``duty`` says whether this process takes deliverable lanes."""
+
+    _store: Store
+    _dispatcher: Dispatcher
+    _waiters: Waiters
+    _policy_of: PolicyOf
+    _duty: OnDuty
+    _events: Events
+    _chores: Sequence[Callable[[], None]] = ()
+    _next_chore: Callable[[], int | None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._stopping = threading.Event()
-        self._indexing = Indexing(store, self._stopping.is_set)
-        self._neighbours = Neighbours(store.instances)
+        self._indexing = Indexing(self._store, self._stopping.is_set)
+        self._neighbours = Neighbours(self._store.instances)
         self.turned_at = time.monotonic()
         """When it last began to look or to wait."""
         self._is_counting = False
         self._has_turned = False
         self._busy = False
         """The last turn has left something to do."""
-        self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, events)
+        self.thread = Lasting("wsrm-mq-watch", self._loop, self._broke, self._events)
         self._nudged_at = 0.0
         self._are_left = False
         """Sequences were left to other processes since they were woken last."""

@@ -8,7 +8,7 @@ the receipt, which has the message run and answers the rest to do: an answer, or
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -92,43 +92,28 @@ Say = Callable[[OutgoingMessage, str | None, int | None], bool]
 there is one. It answers whether the fault can be sent."""
 
 
+@dataclass(eq=False, kw_only=True)
 class RMDestination:
     """``described``: the operations on a path, as the service's own WSDL says, for a peer of whom nothing else does."""
 
-    def __init__(
-        self,
-        *,
-        described: Callable[[str], Operations],
-        understood: frozenset[str] | None,
-        limits: Limits,
-        queue_one_way: bool,
-        sender_fault_status: int,
-        events: Events,
-        identify: Identify,
-        connections: Connections,
-        hand_over: HandOver,
-        refused: CountRefusal,
-        may_take: MayTake,
-        reach: Reach,
-        say: Say,
-        fetching: Fetching,
-    ) -> None:
-        self._events = events
-        self._identify = identify
-        self._connections = connections
-        self._hand_over = hand_over
-        self._refused = refused
-        self._may_take = may_take
-        self._reach = reach
-        self._say = say
-        self._fetching = fetching
+    described: Callable[[str], Operations]
+    understood: frozenset[str] | None
+    limits: Limits
+    queue_one_way: bool
+    sender_fault_status: int
+    events: Events
+    identify: Identify
+    connections: Connections
+    hand_over: HandOver
+    refused: CountRefusal
+    may_take: MayTake
+    reach: Reach
+    say: Say
+    fetching: Fetching
+
+    def __post_init__(self) -> None:
         self._copies = Copies()
-        self._described = described
-        self._understood = understood
-        self._limits = limits
-        self._scanner = Scanner(limits)
-        self._queue_one_way = queue_one_way
-        self._sender_fault_status = sender_fault_status
+        self._scanner = Scanner(self.limits)
 
     # begin: what to do
 
@@ -136,14 +121,14 @@ class RMDestination:
         """Begin a request. ``environ`` is the argument of ``identify``; ``call`` as for ``Connections.name``. Raises
         their errors, and ``NameNotKnown`` where a name has to be looked up before it can be called again,
         ``NameServerSilent`` where the look-up failed."""
-        connection = self._connections.name(environ, call)
-        status, partner = self._sender_fault_status, None
+        connection = self.connections.name(environ, call)
+        status, partner = self.sender_fault_status, None
         try:
-            source = source_of(client, body, self._limits)
+            source = source_of(client, body, self.limits)
             headers = self._scanner.scan(source, client.content_type, client.soap_action)
             if headers.must_understand:
-                check_understood(headers, self._understood)
-            principal, peer = client.identity or self._identify(environ, headers)
+                check_understood(headers, self.understood)
+            principal, peer = client.identity or self.identify(environ, headers)
             status, partner = peer.sender_fault_status, peer.name
             request = Request(client, connection, body, headers, principal, peer)
             kind = self._kind(request)
@@ -161,9 +146,9 @@ class RMDestination:
     def _unreadable(self, error: EnvelopeError, client: Client, environ: Environ, status: int) -> Answer:
         """The fault leaves where the request wants it, if that could be read. For a stranger nothing is sent."""
         headers = error.context
-        if error.status is None and isinstance(headers, Headers) and own_fault_place(headers, self._reach) is not None:
+        if error.status is None and isinstance(headers, Headers) and own_fault_place(headers, self.reach) is not None:
             if client.identity is None:
-                self._identify(environ, headers)
+                self.identify(environ, headers)
             return self._fault(client, error.fault, headers, status)
         return answers.unreadable(error, client.content_type, status)
 
@@ -172,7 +157,7 @@ class RMDestination:
         looked at by itself."""
         client, _connection, body, headers, principal, peer = request
         is_usual = tracing.tracer is None and not (peer.strict_addressing or peer.verify_body)
-        if headers.alike is None or not is_usual or not shows_its_end(client, body, self._limits):
+        if headers.alike is None or not is_usual or not shows_its_end(client, body, self.limits):
             return None
         return headers.alike, principal, peer.name
 
@@ -195,15 +180,15 @@ class RMDestination:
         headers, peer = request.headers, request.peer
         if peer.strict_addressing:
             client = request.client
-            strictly = source_of(client, request.body, self._limits)
-            scan(strictly, client.content_type, client.soap_action, replace(self._limits, strict_addressing=True))
+            strictly = source_of(client, request.body, self.limits)
+            scan(strictly, client.content_type, client.soap_action, replace(self.limits, strict_addressing=True))
         is_kept = headers.sequence is not None or (headers.is_plain and self._is_kept(request))
-        if not needs_reading(request, self._limits, is_kept=is_kept):
+        if not needs_reading(request, self.limits, is_kept=is_kept):
             return True
         sequence, rm = headers.sequence, headers.rm
-        if sequence is not None and rm is not None and not self._may_take(sender_of(request, rm), sequence.identifier):
+        if sequence is not None and rm is not None and not self.may_take(sender_of(request, rm), sequence.identifier):
             return False
-        check_body(request, self._limits, is_kept=is_kept)
+        check_body(request, self.limits, is_kept=is_kept)
         return True
 
     def _begin(self, request: Request) -> Answer | Forward | Commit:
@@ -218,9 +203,9 @@ class RMDestination:
             return Commit(lambda tx: take_fault(tx, sender, element), request)
         if isinstance(element, CreateSequence):
             has_replies = self.operations(request).has_replies
-            return creating(request, sender, element, self._reach, has_replies=has_replies)
+            return creating(request, sender, element, self.reach, has_replies=has_replies)
         if isinstance(element, MakeConnection):
-            return self._fetching.begin(request, sender, element)
+            return self.fetching.begin(request, sender, element)
         if isinstance(element, CloseSequence | TerminateSequence):
             return self._ending(request, sender, element)
         if headers.sequence is not None:
@@ -241,7 +226,7 @@ class RMDestination:
             commit = commit._replace(verb=partial(with_end_of_outbound, verb=commit.verb))
         if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
             return commit
-        check_reply_to(headers, self._reach)
+        check_reply_to(headers, self.reach)
         to = reply_endpoint_of(headers)
         if to is None:
             return commit
@@ -253,7 +238,7 @@ class RMDestination:
         headers = request.headers
         then: Forward | faults.Fault | None
         if headers.is_protocol_fault:
-            self._events.tell("fault.ignored", reason="It is none of WS-ReliableMessaging.", action=headers.action)
+            self.events.tell("fault.ignored", reason="It is none of WS-ReliableMessaging.", action=headers.action)
             then = None
         elif request.peer.require_rm:
             then = faults.WSRMRequired("This endpoint takes messages of a reliable sequence only.")
@@ -272,7 +257,7 @@ class RMDestination:
     def _tell_of_riders(self, headers: Headers) -> None:
         """Headers that ride on a message and are in error do not stop it; they are told (§6 row 44)."""
         for reason in headers.ignored:
-            self._events.tell("header.ignored", reason=reason)
+            self.events.tell("header.ignored", reason=reason)
 
     def _message(self, request: Request, sender: Sender, header: SequenceHeader) -> Commit:
         client, headers, policy = request.client, request.headers, request.peer.policy
@@ -280,7 +265,7 @@ class RMDestination:
         one_way = empty_last or self._is_one_way(request)
         to = None if one_way else reply_endpoint_of(headers)
         if not one_way:
-            check_reply_to(headers, self._reach)
+            check_reply_to(headers, self.reach)
         waits = not one_way and to is None
         is_fetched = waits and headers.reply_is_fetched
         endpoint = headers.reply_to if is_fetched else to
@@ -301,7 +286,7 @@ class RMDestination:
             )
         environ = client.kept if receiving is None else receiving.environ
         fault_to = None if one_way else fault_endpoint_of(headers)
-        if endpoint is not None or is_sent_to(fault_to, headers, self._reach):
+        if endpoint is not None or is_sent_to(fault_to, headers, self.reach):
             environ = with_reply_endpoints(environ, endpoint, fault_to)
         arrival = Arrival(
             sender=sender,
@@ -322,11 +307,11 @@ class RMDestination:
         return Commit(partial(accept, arrival=arrival), request, request.body.size, arrival, receiving)
 
     def operations(self, request: Request) -> Operations:
-        return request.peer.operations or self._described(request.client.path)
+        return request.peer.operations or self.described(request.client.path)
 
     def _is_kept(self, request: Request) -> bool:
         """Whether its one-way messages are stored too that come without WS-RM."""
-        return self._queue_one_way or request.peer.policy.mode is Mode.PULL
+        return self.queue_one_way or request.peer.policy.mode is Mode.PULL
 
     def _is_one_way(self, request: Request) -> bool:
         headers = request.headers
@@ -344,11 +329,11 @@ class RMDestination:
             if delivery is not None and receipt.claim is not None and delivery.is_waited_for:
                 run(receipt.claim, delivery)
             else:
-                self._hand_over(receipt, delivery)
+                self.hand_over(receipt, delivery)
         except BaseException as error:  # what is committed is told so, and the watch takes up what was dropped
-            self._events.tell("store.callback_failed", trouble=error)
+            self.events.tell("store.callback_failed", trouble=error)
         if receipt.other_faults or receipt.wrong_acknowledgements:
-            tell_of_wrong(self._events, receipt)
+            tell_of_wrong(self.events, receipt)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
         if isinstance(receipt, MessageReceipt) and receipt.fault is None and not receipt.no_room:
@@ -370,7 +355,7 @@ class RMDestination:
                 return self._bare(reply, headers, acknowledgements)
             if settlement.outgoing_position is None or reply.header is not None:
                 return answer
-            return self._fetching.leaving(answer, settlement.outgoing_position)
+            return self.fetching.leaving(answer, settlement.outgoing_position)
         if settlement.outcome == "dead" and commit.arrival is not None and commit.arrival.wants_reply:
             return answers.fault(UNDELIVERED, headers, acknowledgements)
         return answers.acknowledgement(headers, acknowledgements)
@@ -413,7 +398,7 @@ class RMDestination:
         if receipt.is_answered_elsewhere:
             return answers.acknowledgement(headers, receipt.others)
         if isinstance(receipt, FetchReceipt) and (receipt.fetched is not None or receipt.others):
-            return self._fetching.answer(receipt, headers)
+            return self.fetching.answer(receipt, headers)
         if isinstance(receipt, CreateReceipt):
             return answers.created(receipt, headers)
         if isinstance(headers.body, CloseSequence | TerminateSequence):
@@ -446,25 +431,25 @@ class RMDestination:
         others: tuple[SequenceAcknowledgement, ...] = (),
     ) -> Answer:
         """A fault about no sequence that is known: it leaves where the request wants it, else on the response."""
-        place = own_fault_place(headers, self._reach)
+        place = own_fault_place(headers, self.reach)
         if place is not None:
             body = answers.fault(fault, headers, to=place).body
-            if self._say(own_message(place, body, headers.soap), client.who, None):
+            if self.say(own_message(place, body, headers.soap), client.who, None):
                 return answers.acknowledgement(headers, others)
         return answers.fault(fault, headers, others, sender_fault=status)
 
     def _refusal(self, client: Client, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
-        place = fault_place(receipt, headers, self._reach)
+        place = fault_place(receipt, headers, self.reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
             about = receipt.lane or None
-            if fault.status >= 400 and self._say(own_message(place, fault.body, headers.soap), client.who, about):
+            if fault.status >= 400 and self.say(own_message(place, fault.body, headers.soap), client.who, about):
                 return answers.acknowledgement(headers, receipt.others)
         return answers.refused(receipt, headers, peer.sender_fault_status)
 
     def _fault_arrived(self, arrived: SequenceFault, receipt: Receipt) -> Answer:
         """A fault is never answered with one, and the application has nothing to do with it (F-024)."""
-        tell_of_fault(self._events, arrived, receipt)
+        tell_of_fault(self.events, arrived, receipt)
         return EMPTY
 
     def _bare(
@@ -477,13 +462,13 @@ class RMDestination:
         times = self._copies.of_bare(own.identifier, own.number)
         if times == 1:
             of = content_type_of(reply.headers)
-            self._events.tell("reply.not_soap", sequence=own.identifier, number=own.number, content_type=of)
+            self.events.tell("reply.not_soap", sequence=own.identifier, number=own.number, content_type=of)
         return answers.as_it_is(reply) if times % 2 else answers.acknowledgement(headers, acknowledgements)
 
     def _tell_refused(self, fault: faults.Fault, partner: str | None) -> None:
-        self._refused(fault.subcode or type(fault).__name__, partner, fault.reason)
-        self._events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
+        self.refused(fault.subcode or type(fault).__name__, partner, fault.reason)
+        self.events.tell("request.refused", fault=fault.name, reason=fault.reason, sequence=fault.identifier)
 
     def _tell_no_room(self, no_room: str, partner: str | None) -> None:
-        self._refused(limit_named(no_room), partner, no_room)
-        self._events.tell("request.no_room", reason=no_room)
+        self.refused(limit_named(no_room), partner, no_room)
+        self.events.tell("request.no_room", reason=no_room)

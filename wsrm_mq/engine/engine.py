@@ -22,6 +22,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -224,49 +225,35 @@ def standing_aside() -> Iterator[None]:
         _is_aside = before
 
 
+@dataclass(eq=False)
 class Engine:
     """Delivers messages of a store. ``start`` recovers from a crash and begins to deliver without a request: at once
-    after ``ask``, else after a grace, in which a process that only forks has forked."""
+    after ``ask``, else after a grace, in which a process that only forks has forked.
 
-    def __init__(
-        self,
-        where: str | os.PathLike[str],
-        call: Call,
-        policy_of: PolicyOf,
-        *,
-        request_threads: int = 64,
-        max_waiting: int = 4,
-        on_event: OnEvent | None = None,
-        clock: Clock = wall_clock,
-        chores: Sequence[Callable[[], None]] = (),
-        serving: Serving = NAMELESS,
-        prunes: bool = True,
-        poster: Callable[[], Post] | None = None,
-        hold_timeout: int | None = None,
-        on_open: Callable[[Store], None] | None = None,
-        patience: Callable[..., Patient] | None = None,
-        written: Written | None = None,
-    ) -> None:
-        """``on_open`` is called with the store before anything is delivered, and may refuse it by an error.
-        ``poster`` makes the poster of this process; ``None``: nothing leaves in requests of its own. ``patience``
-        makes a ``Patient`` of it, which has another way with hosts that do not answer. ``written``: writes what leaves
-        otherwise than it is stored.
-        ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
-        self._hold_timeout = hold_timeout
-        self._on_open = on_open
-        self._prunes = prunes
-        self._poster = poster
-        self._patience = patience
-        self._written = written
-        self.where = where
-        self._serving = serving
-        self._call = call
-        self._policy_of = policy_of
-        self._request_threads = request_threads
-        self._max_waiting = max_waiting
-        self.events = Events(on_event)
-        self._clock = clock
-        self._chores = chores
+    ``on_open`` is called with the store before anything is delivered, and may refuse it by an error. ``poster`` makes
+    the poster of this process; ``None``: nothing leaves in requests of its own. ``patience`` makes a ``Patient`` of it,
+    which has another way with hosts that do not answer. ``written``: writes what leaves otherwise than it is stored.
+    ``hold_timeout``: ms that a gap may stay open before it is told; ``None``: for ever."""
+
+    where: str | os.PathLike[str]
+    call: Call
+    policy_of: PolicyOf
+    _: KW_ONLY
+    request_threads: int = 64
+    max_waiting: int = 4
+    on_event: OnEvent | None = None
+    clock: Clock = wall_clock
+    chores: Sequence[Callable[[], None]] = ()
+    serving: Serving = NAMELESS
+    prunes: bool = True
+    poster: Callable[[], Post] | None = None
+    hold_timeout: int | None = None
+    on_open: Callable[[Store], None] | None = None
+    patience: Callable[..., Patient] | None = None
+    written: Written | None = None
+
+    def __post_init__(self) -> None:
+        self.events = Events(self.on_event)
         self._pid = 0
         self._left_open = 0
         """The process in which a close did not finish."""
@@ -325,7 +312,7 @@ class Engine:
 
     def serve(self, serving: Serving) -> None:
         """This process serves other queues from now on."""
-        self._serving = serving
+        self.serving = serving
         self.store.serve(serving)
         self.watch.nudge()
 
@@ -343,17 +330,17 @@ class Engine:
 
     def _start(self) -> None:
         tracing.look()
-        poster = None if self._poster is None else self._poster()  # it may raise
+        poster = None if self.poster is None else self.poster()  # it may raise
         self.events.start()
         store = Store(
             self.where,
-            clock=self._clock,
+            clock=self.clock,
             events=self.events,
-            serving=self._serving,
+            serving=self.serving,
         )
         store.open()
-        waiters = Waiters(self._max_waiting)
-        call, self.acknowledging = self._call, None
+        waiters = Waiters(self.max_waiting)
+        call, self.acknowledging = self.call, None
         left_alone: MaySend = may_send
         send_threads = 1
         if poster is not None:
@@ -362,21 +349,21 @@ class Engine:
             from wsrm_mq.delivery.posting import Posting, has_taken
 
             send_threads = hanging.SENDING
-            make = self._patience or hanging.Patient
+            make = self.patience or hanging.Patient
             post = make(poster, knows=partial(has_taken, store), on_room=lambda: self.watch.look_soon())
             left_alone = post.left_alone
-            hearing = Hearing(self._policy_of, self.events, self.hand_over)
-            call = Posting(store, post, hearing, call, self._written)
-            self.acknowledging = Acknowledging(store, post, hearing, self._policy_of, self.events)
+            hearing = Hearing(self.policy_of, self.events, self.hand_over)
+            call = Posting(store, post, hearing, call, self.written)
+            self.acknowledging = Acknowledging(store, post, hearing, self.policy_of, self.events)
         self._gate = Gate(call, self.runs_here)
         self.duty = Duty()
         dispatcher = Dispatcher(
             store,
             self._gate,
-            self._policy_of,
+            self.policy_of,
             waiters,
             self.duty,
-            request_threads=self._request_threads,
+            request_threads=self.request_threads,
             send_threads=send_threads,
             events=self.events,
             left_alone=left_alone,
@@ -385,12 +372,12 @@ class Engine:
         )
         self.store, self.waiters, self.dispatcher = store, waiters, dispatcher
         self.watch = self._watching(store, dispatcher, waiters)
-        prunes = self._prunes and not self._serving.is_of_node
-        self.janitor = Janitor(store, self._policy_of, self.events, prunes=prunes)
+        prunes = self.prunes and not self.serving.is_of_node
+        self.janitor = Janitor(store, self.policy_of, self.events, prunes=prunes)
         self._pid = os.getpid()
         try:
-            if self._on_open is not None:
-                self._on_open(store)
+            if self.on_open is not None:
+                self.on_open(store)
             self.watch.look()
             self.watch.start()
             self.janitor.start()
@@ -399,11 +386,11 @@ class Engine:
             raise
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
-        chores = (*self._chores, lambda: self.janitor.thread.look_after(), Ends(store, dispatcher.give).look)
-        watch = partial(Watch, store, dispatcher, waiters, self._policy_of, self.duty, self.events)
+        chores = (*self.chores, lambda: self.janitor.thread.look_after(), Ends(store, dispatcher.give).look)
+        watch = partial(Watch, store, dispatcher, waiters, self.policy_of, self.duty, self.events)
         sending = self.acknowledging
-        if self._hold_timeout is not None:
-            chores += (Gaps(store, self._hold_timeout, None if sending is None else sending.say).look,)
+        if self.hold_timeout is not None:
+            chores += (Gaps(store, self.hold_timeout, None if sending is None else sending.say).look,)
         if sending is None:
             return watch(chores=chores)
         return watch(chores=(*chores, sending.look), next_chore=sending.next_look)
