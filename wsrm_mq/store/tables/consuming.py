@@ -7,15 +7,13 @@ from typing import Final
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, table
 
 client: Final = table(
     "client",
     given_key(),
     Column("name", Text, nullable=False),
-    Column("instance", Number, nullable=False),
-    Column("started_at", Number, nullable=False),
-    Column("seen_at", Number, nullable=False),
+    *columns("instance, started_at, seen_at", Number, nullable=False),
     Column("ended_at", Number),
     sqlite_autoincrement=True,
 )
@@ -29,18 +27,15 @@ subscription: Final = table(
     Column("name", Text),
     Column("client", Number, ForeignKey("client.id")),
     Column("queue", Number, ForeignKey("queue.id"), nullable=False),
-    Column("pattern", Text),
-    Column("filter", Text),
+    *columns("pattern, filter", Text),
     # Messages that it may have leased at a time: as asked for, and as granted.
-    Column("asked", Number, nullable=False),
-    Column("granted", Number, nullable=False),
+    *columns("asked, granted", Number, nullable=False),
     # How long a lease of it is, ms; NULL: until it ends.
     Column("lease", Number),
     Column("acknowledges", Text, nullable=False),
     # The position of the last barrier that it had.
     Column("barrier", Number),
-    Column("created_at", Number, nullable=False),
-    Column("seen_at", Number, nullable=False),
+    *columns("created_at, seen_at", Number, nullable=False),
     Column("ended_at", Number),
     # JSON list of the keys of the other queues, where it is to several.
     Column("beside", Text),
@@ -86,7 +81,6 @@ outbox: Final = table(
     "outbox",
     Column("principal", Text, primary_key=True),
     Column("lane", Text, primary_key=True),
-    Column("last", Number, nullable=False),
-    Column("seen_at", Number, nullable=False),
+    *columns("last, seen_at", Number, nullable=False),
     sqlite_with_rowid=False,
 )

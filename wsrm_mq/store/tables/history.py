@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import ATTEMPTS, PLAN_STATES
 
 ledger: Final = table(
@@ -14,18 +14,12 @@ ledger: Final = table(
     given_key(),
     Column("at", Number, nullable=False),
     Column("event", Text, nullable=False),
-    Column("queue", Number),
-    Column("sequence", Number),
-    Column("number", Number),
-    Column("position", Number),
+    *columns("queue, sequence, number, position", Number),
     Column("instance", Text),
     Column("attempt", Number),
-    Column("reason", Text),
-    Column("actor", Text),
+    *columns("reason, actor", Text),
     # An attempt that failed: the fault's code, the exception's type, and the place in the application that raised it.
-    Column("fault", Text),
-    Column("exception", Text),
-    Column("place", Text),
+    *columns("fault, exception, place", Text),
     sqlite_autoincrement=True,
 )
 index("ledger_by_sequence", ledger.c.sequence, ledger.c.id)
@@ -45,22 +39,16 @@ plan: Final = table(
     # The path at which the file was written.
     Column("file", Text, nullable=False),
     Column("made_at", Number, nullable=False),
-    Column("actor", Text),
-    Column("reason", Text),
-    Column("query", Text, nullable=False),
-    Column("target", Text, nullable=False),
+    *columns("actor, reason", Text),
+    *columns("query, target", Text, nullable=False),
     # The service is given its id as replay id: what was done is done again.
-    Column("as_new", Number, nullable=False),
-    Column("messages", Number, nullable=False),
+    *columns("as_new, messages", Number, nullable=False),
     Column("state", Text, nullable=False),
     Column("owner", Number, ForeignKey("instance.id")),
     # The last line of messages that was read; of these lines so many were delivered since the plan was made, and of so
     # many there is no body any more.
-    Column("line", Number, nullable=False, server_default="0"),
-    Column("skipped", Number, nullable=False, server_default="0"),
-    Column("missing", Number, nullable=False, server_default="0"),
-    Column("begun_at", Number),
-    Column("ended_at", Number),
+    *columns("line, skipped, missing", Number, nullable=False, server_default="0"),
+    *columns("begun_at, ended_at", Number),
     one_of("state", PLAN_STATES),
     sqlite_with_rowid=False,
 )
@@ -75,8 +63,7 @@ archive: Final = table(
     # It holds the ledger up to this key: what the ledger says behind it, the archive does not know.
     Column("ledger", Number, nullable=False),
     # It holds the messages that were settled by then.
-    Column("read_at", Number, nullable=False),
-    Column("confirmed_at", Number, nullable=False),
+    *columns("read_at, confirmed_at", Number, nullable=False),
     Column("actor", Text, nullable=False),
     sqlite_with_rowid=False,
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import LANE_KINDS, LATE, OPEN_STATES
 
 _DELIVERABLE: Final = (
@@ -25,19 +25,16 @@ lane: Final = table(
     Column("kind", Text, nullable=False, server_default="rm"),
     # The sequence's identifier; of any other lane one that was made here.
     Column("identifier", Text, nullable=False, unique=True),
-    Column("principal", Text),
-    Column("peer", Text),
+    *columns("principal, peer", Text),
     # The partner section that fits the source; its policy rules retries.
     Column("partner", Text),
     # Versions of the envelopes in it.
-    Column("soap", Text, nullable=False),
-    Column("addressing", Text, nullable=False),
+    *columns("soap, addressing", Text, nullable=False),
     # How it is delivered.
     Column("assurance", Text, nullable=False),
     Column("ordered", Number, nullable=False),
     # Its life.
-    Column("created_at", Number, nullable=False),
-    Column("active_at", Number, nullable=False),
+    *columns("created_at, active_at", Number, nullable=False),
     # It ends after so many ms without traffic.
     Column("inactivity", Number),
     # When to look whether the clock ends it: not later than its time is over.
@@ -46,8 +43,7 @@ lane: Final = table(
     Column("ended", Text),
     Column("ended_at", Number),
     # How far delivery has come.
-    Column("cursor", Number, nullable=False),
-    Column("limit", Number, nullable=False),
+    *columns("cursor, limit", Number, nullable=False),
     Column("discard_from", Number),
     Column("discard_reason", Text),
     # Entries at or above discard_from are still being moved to the dead letters.
@@ -55,16 +51,13 @@ lane: Final = table(
     Column("owner", Number, ForeignKey("instance.id")),
     Column("fence", Number, nullable=False),
     # Since when the head runs, for `explain`.
-    Column("running_since", Number),
-    Column("retry_from", Number),
-    Column("retry_at", Number),
+    *columns("running_since, retry_from, retry_at", Number),
     # Position of the entry that stopped it; an operator resumes or skips.
     Column("blocked", Number),
     # Deliveries below this number may be repeated: an owner died while it ran them.
     Column("redelivery_below", Number, nullable=False, server_default="0"),
     # Accepted numbers at or above the limit, and at most so many bytes of theirs.
-    Column("held", Number, nullable=False, server_default="0"),
-    Column("held_bytes", Number, nullable=False, server_default="0"),
+    *columns("held, held_bytes", Number, nullable=False, server_default="0"),
     # The number of its entries that retention has deleted; the ranges still know their numbers.
     Column("pruned", Number, nullable=False, server_default="0"),
     # Since when an operator holds it: nothing of it is delivered.
@@ -78,9 +71,7 @@ lane: Final = table(
     # last, 0: not yet.
     Column("served_at", Number),
     # Numbers below this one are leased, until that time, by the clock that is never set, and by which subscription.
-    Column("leased_below", Number),
-    Column("leased_until", Number),
-    Column("lessee", Number),
+    *columns("leased_below, leased_until, lessee", Number),
     one_of("kind", LANE_KINDS),
     CheckConstraint('cursor <= "limit"', name="cursor_within_limit"),
 )
@@ -126,8 +117,7 @@ sequence: Final = table(
     # The CreateSequence it answered: a repeated one gets the same identifier.
     Column("create_id", Text),
     # The terms that were agreed.
-    Column("rm", Text, nullable=False),
-    Column("behavior", Text, nullable=False),
+    *columns("rm, behavior", Text, nullable=False),
     # The reason of dead letters of an incomplete end, where the behavior discards.
     Column("incomplete_reason", Text, nullable=False),
     Column("expires_at", Number),

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import REAL, CheckConstraint, Column, ForeignKey, LargeBinary, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import ANSWERED_WITH_FAULT, OUTCOMES, QUEUE_KINDS, QUEUE_MODES
 
 queue: Final = table(
@@ -25,16 +25,13 @@ queue: Final = table(
     # the application is called with it. NULL: it is no endpoint's, or was never consumed.
     Column("mode", Text),
     # A declared queue counts its unsettled messages, and their bytes.
-    Column("messages", Number, nullable=False, server_default="0"),
-    Column("bytes", Number, nullable=False, server_default="0"),
+    *columns("messages, bytes", Number, nullable=False, server_default="0"),
     # The last that was put there, and when.
-    Column("last_position", Number),
-    Column("last_put_at", Number),
+    *columns("last_position, last_put_at", Number),
     # Its pace when it was counted last: how many messages came and left within the last minute, where those of long ago
     # count less and less.
     Column("counted_at", Number, nullable=False, server_default="0"),
-    Column("came", REAL, nullable=False, server_default="0"),
-    Column("went", REAL, nullable=False, server_default="0"),
+    *columns("came, went", REAL, nullable=False, server_default="0"),
     # Who alone reads it, where its access is exclusive: an instance, and the name of its consumer.
     Column("owner", Number),
     Column("holder", Text),
@@ -52,14 +49,11 @@ message: Final = table(
     "message",
     # The position of the entry that it came with: given once, without a counter of its own.
     Column("id", Number, primary_key=True, autoincrement=False),
-    Column("message_id", Text),
-    Column("action", Text),
+    *columns("message_id, action", Text),
     # The part of the request that a replay needs; never Authorization or Cookie.
     Column("environ", Text, nullable=False),
-    Column("principal", Text),
-    Column("connection", Text),
-    Column("received_at", Number, nullable=False),
-    Column("body_size", Number, nullable=False),
+    *columns("principal, connection", Text),
+    *columns("received_at, body_size", Number, nullable=False),
     # Last, so that reading the other columns touches none of its pages. NULL once retention has freed it.
     Column("body", LargeBinary),
 )
@@ -76,17 +70,13 @@ entry: Final = table(
     Column("wants_reply", Number, nullable=False, server_default="0"),
     # An acknowledgement may name it.
     Column("named", Number, nullable=False, server_default="1"),
-    Column("outcome", Text),
-    Column("reason", Text),
+    *columns("outcome, reason", Text),
     Column("settled_at", Number),
-    Column("deliveries", Number, nullable=False, server_default="0"),
-    Column("failures", Number, nullable=False, server_default="0"),
-    Column("cancels", Number, nullable=False, server_default="0"),
+    *columns("deliveries, failures, cancels", Number, nullable=False, server_default="0"),
     # How often in a row its holder died with it at the head.
     Column("deaths", Number, nullable=False, server_default="0"),
     # A wait has a beginning and an end: one that begins in the future is over, the clock was stepped back.
-    Column("retry_from", Number),
-    Column("retry_at", Number),
+    *columns("retry_from, retry_at", Number),
     Column("last_error", Text),
     # Name of the instance where a request waits for the reply.
     Column("waiter", Text),
@@ -105,8 +95,7 @@ entry: Final = table(
     # NULL: an application is called with it.
     Column("priority", Number),
     # When the lease of it ends, by the clock that is never set; whose lease it is, where that is a subscription's.
-    Column("leased_until", Number),
-    Column("lessee", Number),
+    *columns("leased_until, lessee", Number),
     # It is a dead letter from then on, unless it is leased.
     Column("expires_at", Number),
     # Why it waits, until ``retry_at`` where it has that.
@@ -120,13 +109,7 @@ entry: Final = table(
     sqlite_autoincrement=True,
 )
 # Unsettled entries by number: a small index, so a commit writes one page of it, or few.
-index(
-    "entry_live",
-    entry.c.lane,
-    entry.c.number,
-    unique=True,
-    where="lane IS NOT NULL AND outcome IS NULL",
-)
+index("entry_live", entry.c.lane, entry.c.number, unique=True, where="lane IS NOT NULL AND outcome IS NULL")
 # The loose ones that an application is called with, and which of them run.
 index("entry_loose", entry.c.retry_at, where="priority IS NULL AND lane IS NULL AND outcome IS NULL")
 index("entry_owned", entry.c.owner, where="owner IS NOT NULL AND leased_until IS NULL")
@@ -148,9 +131,7 @@ index("entry_undelivered", entry.c.lane, entry.c.number, where="outcome IN ('dea
 # Entries that were answered with a fault, by time: clean ones are not in it.
 index(
     "entry_faulted",
-    entry.c.settled_at,
-    entry.c.outcome,
-    entry.c.confirmed_at,
+    *(entry.c.settled_at, entry.c.outcome, entry.c.confirmed_at),
     where=f"reason = '{ANSWERED_WITH_FAULT}'",
 )
 
@@ -160,11 +141,9 @@ loose: Final = table(
     Column("entry", Number, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
     # The sequence identifier that the service is told.
     Column("identifier", Text, nullable=False),
-    Column("peer", Text),
-    Column("partner", Text),
+    *columns("peer, partner", Text),
     # Versions of its envelope.
-    Column("soap", Text, nullable=False),
-    Column("addressing", Text, nullable=False),
+    *columns("soap, addressing", Text, nullable=False),
     # How it is delivered.
     Column("assurance", Text, nullable=False),
 )
@@ -175,8 +154,7 @@ header: Final = table(
     Column("message", Number, ForeignKey("message.id"), primary_key=True, autoincrement=False),
     Column("topic", Text),
     # A JSON object.
-    Column("properties", Text),
-    Column("content_type", Text),
+    *columns("properties, content_type", Text),
     Column("receive_by", Number),
     # Who put it.
     Column("client", Text),
@@ -189,8 +167,7 @@ dedupe: Final = table(
     "dedupe",
     Column("queue", Number, ForeignKey("queue.id"), primary_key=True, autoincrement=False),
     Column("message_id", Text, primary_key=True),
-    Column("message", Number, nullable=False),
-    Column("until", Number, nullable=False),
+    *columns("message, until", Number, nullable=False),
     sqlite_with_rowid=False,
 )
 index("dedupe_until", dedupe.c.until)
@@ -224,13 +201,11 @@ watermark: Final = table(
 reply: Final = table(
     "reply",
     Column("entry", Number, ForeignKey("entry.id"), primary_key=True, autoincrement=False),
-    Column("status", Text, nullable=False),
-    Column("headers", Text, nullable=False),
+    *columns("status, headers", Text, nullable=False),
     Column("stored_at", Number, nullable=False),
     Column("body", LargeBinary, nullable=False),
     # Its place in the outbound sequence with this key, where it has one.
-    Column("outbound", Number),
-    Column("number", Number),
+    *columns("outbound, number", Number),
     # The entry of the same reply that waits to be fetched, where it does not leave on a response.
     Column("outgoing_entry", Number),
 )

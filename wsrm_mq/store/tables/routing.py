@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, table
 
 route: Final = table(
     "route",
@@ -18,8 +18,7 @@ route: Final = table(
     # Of several that are for a name the cheapest is taken whose next node answers.
     Column("cost", Number, nullable=False),
     # What stands before the first * is left out of the name that a message arrives under.
-    Column("strip", Number, nullable=False),
-    Column("created_at", Number, nullable=False),
+    *columns("strip, created_at", Number, nullable=False),
     sqlite_autoincrement=True,
 )
 index("route_by_pattern", route.c.pattern, route.c.next_hop, unique=True)
@@ -52,8 +51,7 @@ routed: Final = table(
     Column("target", Text, nullable=False),
     Column("sent_as", Text),
     # The node that it was put at, that one's incarnation, and its position there.
-    Column("node", Text, nullable=False),
-    Column("incarnation", Text, nullable=False),
+    *columns("node, incarnation", Text, nullable=False),
     Column("position", Number, nullable=False),
     # The nodes that have had it, a JSON list of names, and how many may.
     Column("via", Text, nullable=False),
@@ -64,8 +62,7 @@ routed: Final = table(
     Column("asks", Number, nullable=False),
     Column("deliver_at", Number),
     # When it is a dead letter, wherever it is; and when, unless it has reached its queue.
-    Column("expires_at", Number),
-    Column("reach_by", Number),
+    *columns("expires_at, reach_by", Number),
 )
 # Few of one position: as many as nodes have put a message there.
 index("routed_by_origin", routed.c.position)

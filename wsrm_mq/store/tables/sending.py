@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, one_of, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, one_of, table
 from wsrm_mq.store.tables.words import OUTBOUND_STATES
 
 # A sequence whose RM Source is this side.
@@ -18,13 +18,9 @@ outbound_sequence: Final = table(
     Column("identifier", Text, nullable=False, unique=True),
     # The receiver, and who may speak of it.
     Column("queue", Number, ForeignKey("queue.id"), nullable=False),
-    Column("principal", Text),
-    Column("peer", Text),
-    Column("partner", Text),
+    *columns("principal, peer, partner", Text),
     # The terms that were agreed.
-    Column("rm", Text, nullable=False),
-    Column("soap", Text, nullable=False),
-    Column("addressing", Text, nullable=False),
+    *columns("rm, soap, addressing", Text, nullable=False),
     Column("expires_at", Number),
     Column("state", Text, nullable=False),
     # The highest number that was given; the acknowledged ones, as 1-5,7, and how many are not.

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Column, Text
 
-from wsrm_mq.store.tables.table import Number, given_key, index, table
+from wsrm_mq.store.tables.table import Number, columns, given_key, index, table
 
 # One row: which store this is, see ``identity``.
 identity: Final = table(
@@ -37,12 +37,10 @@ instance: Final = table(
     given_key(),
     Column("name", Text, nullable=False, unique=True),
     Column("host", Text, nullable=False),
-    Column("pid", Number, nullable=False),
-    Column("started_at", Number, nullable=False),
+    *columns("pid, started_at", Number, nullable=False),
     Column("ended_at", Number),
     # The application that it serves, where that has a name, and on which paths: a JSON list, NULL for all.
-    Column("application", Text),
-    Column("paths", Text),
+    *columns("application, paths", Text),
     sqlite_autoincrement=True,
 )
 index("instance_live", instance.c.id, where="ended_at IS NULL")
@@ -62,8 +60,7 @@ refusal: Final = table(
     "refusal",
     Column("reason", Text, primary_key=True),
     Column("partner", Text, primary_key=True),
-    Column("times", Number, nullable=False),
-    Column("last_at", Number, nullable=False),
+    *columns("times, last_at", Number, nullable=False),
     # The answer to the last one.
     Column("said", Text, nullable=False, server_default=""),
     sqlite_with_rowid=False,

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["Number", "given_key", "index", "metadata", "one_of", "table"]
+__all__ = ["Number", "columns", "given_key", "index", "metadata", "one_of", "table"]
 
 metadata: Final = MetaData()
 
@@ -27,6 +27,11 @@ Number: Final = Integer().with_variant(BigInteger(), "postgresql")
 def given_key(name: str = "id") -> Column[Any]:
     """A key that the database gives, once."""
     return Column(name, Number, Identity(), primary_key=True)
+
+
+def columns(names: str, *kind: Any, **options: Any) -> tuple[Column[Any], ...]:
+    """Columns that differ in their names alone."""
+    return tuple(Column(name, *kind, **options) for name in names.split(", "))
 
 
 def one_of(column: str, words: tuple[str, ...]) -> CheckConstraint:
