@@ -12,17 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, BinaryIO, Final
 
+from wsrm_mq.delivery import service_reply
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import REPLY_ENDPOINTS, reply_endpoint, service_message
 from wsrm_mq.delivery.raised import Raised, raised
-from wsrm_mq.delivery.service_reply import (
-    UnusableReply,
-    check_is_of_a_service,
-    check_size,
-    expanded,
-    reply_headers,
-    status_of,
-)
 from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
@@ -119,7 +112,7 @@ class Application:
                 outcome = _failure(f"refused by the application: {refused[0]}", "refused")
             else:
                 outcome = self._judge(delivery, status, headers, content)
-        except UnusableReply as error:
+        except service_reply.UnusableReply as error:
             outcome = _failure(str(error), "http_error")
         except BaseException as error:  # SystemExit too: an application that exits has not taken the message
             failed.clear()
@@ -177,13 +170,13 @@ class Application:
 
     def _judge(self, delivery: Delivery, line: str, fields: list[tuple[str, str]], content: bytes) -> Outcome:
         """Whether the answer means that the application has taken the message (design: application failure)."""
-        code, status = status_of(line)
+        code, status = service_reply.status_of(line)
         headers: tuple[tuple[str, str], ...] = ()
         if content or delivery.wants_reply:  # else nothing of them is read or sent
-            headers, content = expanded(reply_headers(fields), content, self._max_reply)
+            headers, content = service_reply.expanded(service_reply.reply_headers(fields), content, self._max_reply)
         content_type = content_type_of(headers) if content else ""
         if content:
-            check_is_of_a_service(content, delivery.key.identifier)
+            service_reply.check_is_of_a_service(content, delivery.key.identifier)
         fault = fault_in(content, content_type) if content else None
         if _REDIRECTION <= code < _CLIENT_ERROR:  # a framework's answer, as for a missing slash: the service never ran
             location = next((value for name, value in fields if str(name).lower() == "location"), "elsewhere")
@@ -247,7 +240,7 @@ def call_wsgi(
     def write(piece: bytes) -> None:
         nonlocal size
         size += len(piece)
-        check_size(size, limit)
+        service_reply.check_size(size, limit)
         written.append(piece)
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:

@@ -7,16 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeVar
 
+from wsrm_mq.envelope import render
 from wsrm_mq.envelope.content import content_type_of, soap_version_of
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.render import (
-    create_sequence_response,
-    ending,
-    ending_response,
-    message_pending,
-    reply_headers,
-    sequence_acknowledgement,
-)
 from wsrm_mq.envelope.reply import NotAnEnvelope, fault_in, piggyback
 from wsrm_mq.envelope.soap_fault import fault as render_fault
 from wsrm_mq.errors import EnvelopeError
@@ -112,7 +105,7 @@ def created(receipt: CreateReceipt, headers: Headers, to: EndpointReference | No
     sequence = receipt.created
     assert sequence is not None
     assert headers.addressing is not None
-    body = create_sequence_response(
+    body = render.create_sequence_response(
         headers.soap,
         headers.addressing,
         sequence.terms.rm,
@@ -159,7 +152,9 @@ def ended(
         return acknowledgement(headers, (final, *others) if final and _is_asked(final, headers) else others)
     acknowledgements = _told((final, *others) if final else others, headers)
     to = to or _fetched(headers.reply_to, headers)
-    body = ending_response(headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to)
+    body = render.ending_response(
+        headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to
+    )
     return _envelope(200, body, headers.soap)
 
 
@@ -172,7 +167,9 @@ def terminating(
     assert headers.addressing is not None
     relates_to = headers.message_id if isinstance(headers.body, TerminateSequence) else None
     told = _told(acknowledgements, headers)
-    return _envelope(200, ending(headers.soap, headers.addressing, headers.rm, relates_to, end, told), headers.soap)
+    return _envelope(
+        200, render.ending(headers.soap, headers.addressing, headers.rm, relates_to, end, told), headers.soap
+    )
 
 
 def acknowledgement(
@@ -186,7 +183,7 @@ def acknowledgement(
     if not sayable:
         return EMPTY  # 1.0 cannot say that nothing was accepted
     told = within(sayable, own.number if own is not None else None)
-    return Answer(200, sequence_acknowledgement(headers.soap, addressing, rm, told, to), _SOAP[headers.soap])
+    return Answer(200, render.sequence_acknowledgement(headers.soap, addressing, rm, told, to), _SOAP[headers.soap])
 
 
 def replied(
@@ -195,7 +192,7 @@ def replied(
     """The application's answer, with the acknowledgements as headers; ``None`` where it is no SOAP envelope."""
     assert headers.rm is not None
     try:
-        fragment = reply_headers(headers.soap, headers.rm, reply.header, _told(acknowledgements, headers))
+        fragment = render.reply_headers(headers.soap, headers.rm, reply.header, _told(acknowledgements, headers))
         body = piggyback(reply.body, content_type_of(reply.headers), fragment, reply.place)
     except NotAnEnvelope:
         return None
@@ -206,8 +203,8 @@ def fetched(found: Fetched) -> Answer:
     """The answer to a MakeConnection: a message, and whether more waits. It is no answer of an application, so a
     fault has the status 200 too (MC-007)."""
     terms, told = found.terms, within(found.acknowledgements, None)
-    fragment = reply_headers(terms.soap, terms.rm, found.place, told)
-    body = piggyback(found.body, found.content_type, fragment + message_pending(found.is_pending))
+    fragment = render.reply_headers(terms.soap, terms.rm, found.place, told)
+    body = piggyback(found.body, found.content_type, fragment + render.message_pending(found.is_pending))
     return Answer(200, body, (("Content-Type", found.content_type),))
 
 

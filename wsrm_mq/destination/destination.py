@@ -17,30 +17,9 @@ from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound, with_reply_endpoints
-from wsrm_mq.destination import answers
+from wsrm_mq.destination import answers, checks, commits
 from wsrm_mq.destination.answers import EMPTY, Answer, Copies
-from wsrm_mq.destination.checks import (
-    Reach,
-    check_reply_to,
-    check_understood,
-    fault_endpoint_of,
-    fault_place,
-    is_sent_to,
-    is_without_effect,
-    own_fault_place,
-    reply_endpoint_of,
-)
 from wsrm_mq.destination.client import Client, Peer
-from wsrm_mq.destination.commits import (
-    Fetching,
-    acknowledging,
-    asking,
-    creating,
-    ended_there,
-    last_reply,
-    sender_of,
-    unsequenced,
-)
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
@@ -107,9 +86,9 @@ class RMDestination:
     hand_over: HandOver
     refused: CountRefusal
     may_take: MayTake
-    reach: Reach
+    reach: checks.Reach
     say: Say
-    fetching: Fetching
+    fetching: commits.Fetching
 
     def __post_init__(self) -> None:
         self._copies = Copies()
@@ -127,7 +106,7 @@ class RMDestination:
             source = source_of(client, body, self.limits)
             headers = self._scanner.scan(source, client.content_type, client.soap_action)
             if headers.must_understand:
-                check_understood(headers, self.understood)
+                checks.check_understood(headers, self.understood)
             principal, peer = client.identity or self.identify(environ, headers)
             status, partner = peer.sender_fault_status, peer.name
             request = Request(client, connection, body, headers, principal, peer)
@@ -146,7 +125,11 @@ class RMDestination:
     def _unreadable(self, error: EnvelopeError, client: Client, environ: Environ, status: int) -> Answer:
         """The fault leaves where the request wants it, if that could be read. For a stranger nothing is sent."""
         headers = error.context
-        if error.status is None and isinstance(headers, Headers) and own_fault_place(headers, self.reach) is not None:
+        if (
+            error.status is None
+            and isinstance(headers, Headers)
+            and checks.own_fault_place(headers, self.reach) is not None
+        ):
             if client.identity is None:
                 self.identify(environ, headers)
             return self._fault(client, error.fault, headers, status)
@@ -167,7 +150,7 @@ class RMDestination:
         if isinstance(begun, Commit) and begun.arrival is not None and not is_taken:
             begun = begun._replace(verb=partial(turn_away, arrival=begun.arrival), size=0)
         if isinstance(begun, Commit) and request.headers.acknowledgements:
-            return acknowledging(begun)
+            return commits.acknowledging(begun)
         if not isinstance(begun, Commit) or begun.arrival is None or not is_taken:
             return begun
         if kind is not None:
@@ -186,7 +169,11 @@ class RMDestination:
         if not needs_reading(request, self.limits, is_kept=is_kept):
             return True
         sequence, rm = headers.sequence, headers.rm
-        if sequence is not None and rm is not None and not self.may_take(sender_of(request, rm), sequence.identifier):
+        if (
+            sequence is not None
+            and rm is not None
+            and not self.may_take(commits.sender_of(request, rm), sequence.identifier)
+        ):
             return False
         check_body(request, self.limits, is_kept=is_kept)
         return True
@@ -198,12 +185,12 @@ class RMDestination:
             return self._plain(request)
         rm, element = headers.rm, headers.body
         assert rm is not None  # without it a message is plain
-        sender = sender_of(request, rm)
+        sender = commits.sender_of(request, rm)
         if isinstance(element, SequenceFault):
             return Commit(lambda tx: take_fault(tx, sender, element), request)
         if isinstance(element, CreateSequence):
             has_replies = self.operations(request).has_replies
-            return creating(request, sender, element, self.reach, has_replies=has_replies)
+            return commits.creating(request, sender, element, self.reach, has_replies=has_replies)
         if isinstance(element, MakeConnection):
             return self.fetching.begin(request, sender, element)
         if isinstance(element, CloseSequence | TerminateSequence):
@@ -211,8 +198,8 @@ class RMDestination:
         if headers.sequence is not None:
             return self._message(request, sender, headers.sequence)
         if headers.ack_requested or headers.acknowledgements:
-            return asking(request, sender)
-        if is_without_effect(headers):
+            return commits.asking(request, sender)
+        if checks.is_without_effect(headers):
             return EMPTY
         raise EnvelopeError(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
@@ -221,16 +208,18 @@ class RMDestination:
 
     def _ending(self, request: Request, sender: Sender, element: CloseSequence | TerminateSequence) -> Commit:
         headers = request.headers
-        commit = asking(request, sender, element)
+        commit = commits.asking(request, sender, element)
         if isinstance(element, TerminateSequence):
             commit = commit._replace(verb=partial(with_end_of_outbound, verb=commit.verb))
         if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
             return commit
-        check_reply_to(headers, self.reach)
-        to = reply_endpoint_of(headers)
+        checks.check_reply_to(headers, self.reach)
+        to = checks.reply_endpoint_of(headers)
         if to is None:
             return commit
-        return commit._replace(verb=partial(ended_there, verb=commit.verb, element=element, headers=headers, to=to))
+        return commit._replace(
+            verb=partial(commits.ended_there, verb=commit.verb, element=element, headers=headers, to=to)
+        )
 
     def _plain(self, request: Request) -> Answer | Forward | Commit:
         """Begin an application's message outside of any sequence. Its requests for acknowledgements are answered, and
@@ -245,11 +234,11 @@ class RMDestination:
         else:
             one_way = self._is_one_way(request)
             if one_way and self._is_kept(request):
-                return unsequenced(request)
+                return commits.unsequenced(request)
             says_so = headers.is_one_way_address or headers.is_fault
             then = Forward(headers, one_way and (says_so or not self.operations(request).pass_as_before))
         if (headers.ack_requested or headers.acknowledgements) and headers.rm is not None:
-            return asking(request, sender_of(request, headers.rm), then=then)
+            return commits.asking(request, commits.sender_of(request, headers.rm), then=then)
         if isinstance(then, faults.Fault):
             raise EnvelopeError(then, headers)
         return EMPTY if then is None else then
@@ -263,9 +252,9 @@ class RMDestination:
         client, headers, policy = request.client, request.headers, request.peer.policy
         empty_last = header.last and headers.body_name is None
         one_way = empty_last or self._is_one_way(request)
-        to = None if one_way else reply_endpoint_of(headers)
+        to = None if one_way else checks.reply_endpoint_of(headers)
         if not one_way:
-            check_reply_to(headers, self.reach)
+            checks.check_reply_to(headers, self.reach)
         waits = not one_way and to is None
         is_fetched = waits and headers.reply_is_fetched
         endpoint = headers.reply_to if is_fetched else to
@@ -285,8 +274,8 @@ class RMDestination:
                 tracing.tracer, client.kept, client.queue, headers.message_id, header.identifier, header.number
             )
         environ = client.kept if receiving is None else receiving.environ
-        fault_to = None if one_way else fault_endpoint_of(headers)
-        if endpoint is not None or is_sent_to(fault_to, headers, self.reach):
+        fault_to = None if one_way else checks.fault_endpoint_of(headers)
+        if endpoint is not None or checks.is_sent_to(fault_to, headers, self.reach):
             environ = with_reply_endpoints(environ, endpoint, fault_to)
         arrival = Arrival(
             sender=sender,
@@ -300,7 +289,7 @@ class RMDestination:
             wants_reply=not one_way,
             named=not (is_only_answered_now or robust),
             empty_last=empty_last,
-            last_reply=partial(last_reply, headers) if empty_last else None,
+            last_reply=partial(commits.last_reply, headers) if empty_last else None,
             ack_requested=headers.ack_requested,
             waits=waits or robust,
         )
@@ -431,7 +420,7 @@ class RMDestination:
         others: tuple[SequenceAcknowledgement, ...] = (),
     ) -> Answer:
         """A fault about no sequence that is known: it leaves where the request wants it, else on the response."""
-        place = own_fault_place(headers, self.reach)
+        place = checks.own_fault_place(headers, self.reach)
         if place is not None:
             body = answers.fault(fault, headers, to=place).body
             if self.say(own_message(place, body, headers.soap), client.who, None):
@@ -439,7 +428,7 @@ class RMDestination:
         return answers.fault(fault, headers, others, sender_fault=status)
 
     def _refusal(self, client: Client, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
-        place = fault_place(receipt, headers, self.reach)
+        place = checks.fault_place(receipt, headers, self.reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
             about = receipt.lane or None

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wsrm_mq.sequence.elements import (
-    AckRequested,
-    CloseSequence,
-    CloseSequenceResponse,
-    CreateSequence,
-    CreateSequenceResponse,
-    EndpointReference,
-    MakeConnection,
-    SequenceAcknowledgement,
-    SequenceFault,
-    SequenceHeader,
-    TerminateSequence,
-    TerminateSequenceResponse,
-)
+from wsrm_mq.sequence import elements
 from wsrm_mq.versions import (
     ADDRESSING_VERSIONS,
     RM_OF_NAMESPACE,
@@ -26,8 +13,15 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-RMResponse = CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse
-RMBody = CreateSequence | CloseSequence | TerminateSequence | RMResponse | MakeConnection | SequenceFault
+RMResponse = elements.CreateSequenceResponse | elements.CloseSequenceResponse | elements.TerminateSequenceResponse
+RMBody = (
+    elements.CreateSequence
+    | elements.CloseSequence
+    | elements.TerminateSequence
+    | RMResponse
+    | elements.MakeConnection
+    | elements.SequenceFault
+)
 
 _FAULT_ACTIONS: Final = frozenset(
     (
@@ -54,12 +48,12 @@ class Headers(NamedTuple):
     to: str | None = None
     relates_to: str | None = None
     """The first RelatesTo whose relationship is that of a reply."""
-    reply_to: EndpointReference | None = None
-    fault_to: EndpointReference | None = None
-    sequence: SequenceHeader | None = None
-    ack_requested: tuple[AckRequested, ...] = ()
+    reply_to: elements.EndpointReference | None = None
+    fault_to: elements.EndpointReference | None = None
+    sequence: elements.SequenceHeader | None = None
+    ack_requested: tuple[elements.AckRequested, ...] = ()
     """The AckRequested headers, no identifier twice."""
-    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
+    acknowledgements: tuple[elements.SequenceAcknowledgement, ...] = ()
     """The well-formed ones; a malformed acknowledgement counts as none (§6 row 32)."""
     body: RMBody | None = None
     body_name: tuple[str, str] | None = None

@@ -11,17 +11,7 @@ from wsrm_mq.errors import (
     ConfigurationError,
 )
 from wsrm_mq.events.inert import as_error, as_text
-from wsrm_mq.node.checks import (
-    check_action,
-    check_id,
-    check_messages,
-    check_position,
-    check_positions,
-    check_seconds,
-    check_who,
-    filter_of,
-    names_of,
-)
+from wsrm_mq.node import checks
 from wsrm_mq.node.doorbell import POLL_SECONDS
 from wsrm_mq.node.express import lease_in_turn
 from wsrm_mq.node.flow import Flow, Held, Rest
@@ -73,15 +63,15 @@ class Consuming(Subscribing, Opened):
         """Lease up to ``max`` messages of a queue, or of several with a fair part of each. ``wait``: so long, where
         nothing is ready. ``lease``: seconds, ``None``: as the queue says. Raises ``QueueBusy`` where another consumer
         alone reads a queue."""
-        names = names_of(queue)
+        names = checks.names_of(queue)
         if not names:
             raise ConfigurationError("There is no queue to receive from: name one, or several.")
         check_count("max", max)
-        check_seconds("wait", wait)
-        check_who("consumer", consumer)
+        checks.check_seconds("wait", wait)
+        checks.check_who("consumer", consumer)
         if max_bytes is not None:
             check_count("max_bytes", max_bytes)
-        wanted = filter_of(filter)
+        wanted = checks.filter_of(filter)
         request = Request(max, max_bytes, lease_ms(lease), wanted, consumer or self.name or "", lessee)
         deadline = time.monotonic() + wait
         if wait and self._is_drained and not self._any_ready(names):
@@ -210,19 +200,19 @@ class Consuming(Subscribing, Opened):
 
     def subscribe_durable(self, topic: str, name: str, *, client: str | None = None, filter: str | None = None) -> str:
         """Begin a subscription to topics without consuming it; answers the name of its queue. See ``subscribe``."""
-        check_who("client", client)
+        checks.check_who("client", client)
         who = client or self.name or ""
         return self.call(lambda tx: topics.subscribe_durable(tx, who, name, topic, filter)).name
 
     def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
         """End a subscription to topics: nothing is collected for it any more, and what was is purged."""
-        check_who("client", client)
+        checks.check_who("client", client)
         return self.call(lambda tx: topics.unsubscribe(tx, client or self.name or "", name))
 
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
         the others are settled all the same."""
-        check_messages(messages)
+        checks.check_messages(messages)
         try:
             return self._settle(messages, settling.ack, wakes=any(one.frees_others for one in messages))
         finally:
@@ -261,7 +251,7 @@ class Consuming(Subscribing, Opened):
         *,
         wakes: bool = False,
     ) -> list[Settlement]:
-        check_messages(messages)
+        checks.check_messages(messages)
         if any(self._home_of(one) is not self for one in messages):
             return self._settle_each(messages, verb, wakes=wakes)
         leases = [one.lease for one in messages]
@@ -291,12 +281,12 @@ class Consuming(Subscribing, Opened):
     def ack_at(self, queue: str, position: int) -> Settlement:
         """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not
         touched, unless the queue's leasing is ``sublet``."""
-        check_position("position", position)
+        checks.check_position("position", position)
         return self.ack_many(queue, [position])[0]
 
     def ack_many(self, queue: str, positions: Sequence[int]) -> list[Settlement]:
         """Settle the messages at ``positions`` in one transaction; answers what became of each. See ``ack_at``."""
-        check_positions(positions)
+        checks.check_positions(positions)
         wanted = list(positions)
 
         def verb(tx: Unit) -> list[Settlement]:
@@ -317,7 +307,7 @@ class Consuming(Subscribing, Opened):
     def received(self, queue: str, message_id: str) -> Settlement:
         """The message of this id was received: it is settled, also where another consumer has it, unless it was
         before."""
-        check_id(message_id)
+        checks.check_id(message_id)
 
         def verb(tx: Unit) -> list[Settlement]:
             return [clearing.received(tx, declaring.declared(tx, queue), message_id)]
@@ -330,7 +320,7 @@ class Consuming(Subscribing, Opened):
         """Settle what fits a filter, delivered or not, in one transaction: ``ack``, ``expire`` or ``reject``. What
         others have leased is skipped, unless the queue's leasing is ``sublet``. ``own``: only the messages at these
         positions are leased by the one who asks, ``None``: all that this node has leased."""
-        check_action(action)
+        checks.check_action(action)
         self.refuse_in_transaction("What is settled by a filter")
         wanted = filter if isinstance(filter, tuple) else filters.parse(filter)
 

@@ -16,17 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Protocol
 
-from wsrm_mq.errors import (
-    BadRequest,
-    ConfigurationError,
-    LaneGap,
-    NotAnswered,
-    NotAuthenticated,
-    QueryError,
-    QuotaExceeded,
-    StoreUnavailable,
-    WSRMError,
-)
+from wsrm_mq import errors
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.apart import DeadLetters
 from wsrm_mq.node.message import Message
@@ -49,9 +39,9 @@ _POLICY: Final[dict[str, Any]] = {
     "on_poison": "skip",
     "dedupe_window": 0,
 }
-_LATER: Final = (NotAnswered, StoreUnavailable, NotAuthenticated)
+_LATER: Final = (errors.NotAnswered, errors.StoreUnavailable, errors.NotAuthenticated)
 """The other side is away: the same may be taken later."""
-_UNREADABLE: Final = (BadRequest, ConfigurationError, QueryError)
+_UNREADABLE: Final = (errors.BadRequest, errors.ConfigurationError, errors.QueryError)
 """The other side cannot read what was sent, and never will."""
 
 
@@ -70,7 +60,7 @@ class Sent(NamedTuple):
     the message of the number behind that, and why."""
 
     last: int
-    refused: WSRMError | None = None
+    refused: errors.WSRMError | None = None
 
 
 class Wire(Protocol):
@@ -155,7 +145,7 @@ class Outbox:
         while batch and not self._stopping.is_set():
             try:
                 batch, trouble = self._send(batch)
-            except WSRMError as error:
+            except errors.WSRMError as error:
                 trouble = error
             if trouble is None:
                 tries = 0
@@ -169,14 +159,14 @@ class Outbox:
         self._trouble.tell(self._telling, "outbox.waits", error)
         self._stopping.wait(LOOK_SECONDS)
 
-    def _send(self, batch: list[Message]) -> tuple[list[Message], WSRMError | None]:
+    def _send(self, batch: list[Message]) -> tuple[list[Message], errors.WSRMError | None]:
         """Send a batch; answers what is left of it, and why that has to wait."""
         if self._after is None:
             self._has(self._wire.last(self.lane), _number(batch[0]) - 1)
         after = min(self._after or 0, _number(batch[0]) - 1)  # of what comes again it has some already
         try:
             sent = self._wire.send(self.lane, after, [_leaving(one) for one in batch])
-        except LaneGap as gap:
+        except errors.LaneGap as gap:
             self._has(gap.expected, after)
             return batch, None
         except _UNREADABLE as error:
@@ -217,5 +207,5 @@ def _leaving(one: Message) -> Leaving:
     return Leaving(_number(one), one.body, one.content_type, one.properties["header"], waited)
 
 
-def _may_come_later(error: WSRMError) -> bool:
-    return isinstance(error, _LATER) or (isinstance(error, QuotaExceeded) and not error.lasts)
+def _may_come_later(error: errors.WSRMError) -> bool:
+    return isinstance(error, _LATER) or (isinstance(error, errors.QuotaExceeded) and not error.lasts)

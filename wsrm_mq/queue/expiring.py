@@ -8,19 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from wsrm_mq.queue import leaving
 from wsrm_mq.queue.declaring import policy_of
-from wsrm_mq.queue.leaving import (
-    MOST_DEATHS,
-    Standing,
-    failed,
-    holder_of,
-    holder_of_lane_died,
-    lane_of,
-    lease_of_lane_ended,
-    over_limits,
-    put_aside,
-    standing,
-)
 from wsrm_mq.queue.policies import FOREVER, QueuePolicy
 from wsrm_mq.queue.settling import Lease
 from wsrm_mq.store import consuming, entries, queues, routing
@@ -81,12 +70,12 @@ def expire(tx: Transaction, count: int = PORTION) -> int:
     """Give up the messages that have outlived their deadline and are not leased."""
     found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()
     if found:
-        for one in standing(tx, [key for (key,) in found]).values():
-            put_aside(tx, one, _which(tx, one))
+        for one in leaving.standing(tx, [key for (key,) in found]).values():
+            leaving.put_aside(tx, one, _which(tx, one))
     return len(found)
 
 
-def _which(tx: Transaction, one: Standing) -> str:
+def _which(tx: Transaction, one: leaving.Standing) -> str:
     """The deadline of a message that is over."""
     is_late = (
         one.lane is not None and tx.execute(routing.IS_LATE, {"message": one.message, "now": tx.reached}).fetchone()
@@ -106,7 +95,7 @@ def end_leases(tx: Transaction, count: int = PORTION) -> int:
             _end(tx, keys, why, is_death=False)
             ended += len(keys)
         if first_of_lanes is not None and first_of_lanes <= tx.measured:
-            ended += _each_lane(tx, over, lease_of_lane_ended, why)
+            ended += _each_lane(tx, over, leaving.lease_of_lane_ended, why)
     return ended
 
 
@@ -124,7 +113,7 @@ def holder_gone(tx: Transaction, instance: int, name: str, count: int = PORTION)
     keys = [key for (key,) in tx.execute(consuming.LEASED_BY, all_of_it).fetchall()]
     if keys:
         _end(tx, keys, why, is_death=True)
-    lanes = _each_lane(tx, all_of_it, holder_of_lane_died, why)
+    lanes = _each_lane(tx, all_of_it, leaving.holder_of_lane_died, why)
     tx.execute(queues.LET_GO_OF_QUEUES, {"key": instance})
     return max(len(keys), lanes)
 
@@ -144,28 +133,28 @@ def holder_died(tx: Transaction, leases: Sequence[Lease], why: str) -> None:
     for key in {one.lane: None for one in held if not one.is_letter}:
         lane = None if key is None else tx.lane(key)
         if lane is not None:
-            holder_of_lane_died(tx, lane, policy_of(tx, lane.queue), why)
+            leaving.holder_of_lane_died(tx, lane, policy_of(tx, lane.queue), why)
 
 
-def _held(tx: Transaction, leases: Sequence[Lease]) -> list[Standing]:
+def _held(tx: Transaction, leases: Sequence[Lease]) -> list[leaving.Standing]:
     """The messages of these leases that are still leased so."""
-    found = standing(tx, [one.position for one in leases])
+    found = leaving.standing(tx, [one.position for one in leases])
     return [
         found[one.position]
         for one in leases
-        if one.position in found and holder_of(tx, found[one.position]) == (tx.instance, one.fence)
+        if one.position in found and leaving.holder_of(tx, found[one.position]) == (tx.instance, one.fence)
     ]
 
 
 def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
-    found = standing(tx, keys)
+    found = leaving.standing(tx, keys)
     lost = [one for one in found.values() if one.outcome == "delivered"]
     tx.execute(consuming.GIVE_BACK, {"keys": as_json(keys)})
     if lost:
         tx.execute(FREE_TAKEN, {"keys": as_json([one.message for one in lost]), "now": tx.now})
     for one in lost:
-        tx.ledger("lost_after_delivery", lane_of(tx, one), position=one.position, reason=why)
-    heads: dict[tuple[int, int | None], Standing] = {}
+        tx.ledger("lost_after_delivery", leaving.lane_of(tx, one), position=one.position, reason=why)
+    heads: dict[tuple[int, int | None], leaving.Standing] = {}
     for one in found.values():
         if one.outcome != "delivered":
             held_by = (one.queue, one.lessee)
@@ -175,19 +164,21 @@ def _end(tx: Transaction, keys: list[int], why: str, *, is_death: bool) -> None:
     for one in found.values():
         is_over = one.outcome is None and one.expires_at is not None and one.expires_at <= tx.reached
         if is_over and tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone() is not None:
-            put_aside(tx, one, "ttl_expired")
+            leaving.put_aside(tx, one, "ttl_expired")
 
 
-def _turn(one: Standing) -> tuple[int, int]:
+def _turn(one: leaving.Standing) -> tuple[int, int]:
     return -(one.priority or 0), one.position
 
 
-def _head_failed(tx: Transaction, one: Standing, why: str, *, is_death: bool) -> None:
+def _head_failed(tx: Transaction, one: leaving.Standing, why: str, *, is_death: bool) -> None:
     tx.execute(consuming.DIE if is_death else consuming.FAIL, {"key": one.position, "error": why})
     failures, deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": one.position}).fetchone()
     event = "holder_died" if is_death else "lease_ended"
-    tx.ledger(event, lane_of(tx, one), position=one.position, attempt=deaths if is_death else failures, reason=why)
-    if one.is_letter or over_limits(tx, one):
+    tx.ledger(
+        event, leaving.lane_of(tx, one), position=one.position, attempt=deaths if is_death else failures, reason=why
+    )
+    if one.is_letter or leaving.over_limits(tx, one):
         return
-    if not is_death or deaths >= MOST_DEATHS:
-        failed(tx, one, failures, why)
+    if not is_death or deaths >= leaving.MOST_DEATHS:
+        leaving.failed(tx, one, failures, why)

@@ -16,16 +16,7 @@ from wsrm_mq.queue.outbound import acknowledged_with
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.requests import confirmed, created, go_on, refused_there, replied
 from wsrm_mq.queue.settle import ServiceReply
-from wsrm_mq.sequence.elements import (
-    AckRequested,
-    CloseSequence,
-    CloseSequenceResponse,
-    CreateSequenceResponse,
-    SequenceAcknowledgement,
-    SequenceFault,
-    TerminateSequence,
-    TerminateSequenceResponse,
-)
+from wsrm_mq.sequence import elements
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import queues
 from wsrm_mq.store.channels import Channel
@@ -38,17 +29,19 @@ class Said(NamedTuple):
     """The elements of an answer that are about sequences, in the version ``rm``."""
 
     rm: RMVersion
-    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
-    ack_requested: tuple[AckRequested, ...] = ()
-    fault: SequenceFault | None = None
-    response: CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse | None = None
+    acknowledgements: tuple[elements.SequenceAcknowledgement, ...] = ()
+    ack_requested: tuple[elements.AckRequested, ...] = ()
+    fault: elements.SequenceFault | None = None
+    response: (
+        elements.CreateSequenceResponse | elements.CloseSequenceResponse | elements.TerminateSequenceResponse | None
+    ) = None
     relates_to: str | None = None
     """The MessageID of the request that it says to answer."""
     refusal: str | None = None
     """Why there will be no sequence, in answer to a CreateSequence."""
     reply: tuple[int, ServiceReply] | None = None
     """The answer of an application, to the request at this position."""
-    element: CloseSequence | TerminateSequence | None = None
+    element: elements.CloseSequence | elements.TerminateSequence | None = None
     """The end of the sequence, from its destination."""
 
     def is_plain(self, number: int) -> bool:
@@ -72,7 +65,7 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
         receipt = Receipt()
         receipt.needs_watch = True
         return receipt
-    if isinstance(response, CreateSequenceResponse):
+    if isinstance(response, elements.CreateSequenceResponse):
         return created(tx, about, response, said.relates_to, policy)
     verb: Callable[[Transaction], Receipt]
     verb = partial(lifecycle, sender=sender, element=said.element, policy=policy, ack_requested=said.ack_requested)
@@ -84,7 +77,7 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     if isinstance(about, OutboundRecord):
         if said.reply is not None:
             replied(tx, about, *said.reply)
-        is_over = isinstance(said.element, TerminateSequence)
+        is_over = isinstance(said.element, elements.TerminateSequence)
         receipt.terminates = go_on(tx, about, is_over_there=is_over) or receipt.terminates
         receipt.needs_watch = receipt.needs_watch or about.value.state is not OutboundState.CREATED
     return receipt

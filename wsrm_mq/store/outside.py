@@ -9,21 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from wsrm_mq.errors import StoreBusy, StoreUnavailable
-from wsrm_mq.store import identity, queues
+from wsrm_mq.store import driver, identity, queues
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.clock import Clock, wall_clock
-from wsrm_mq.store.driver import (
-    BUSY_TIMEOUT_MS,
-    Witness,
-    admit,
-    connect_looker,
-    connect_writer,
-    instances_of,
-    refuse_place,
-    store_errors,
-    temporary_copy,
-    why_not_written,
-)
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
@@ -40,8 +28,8 @@ def run_once(
     what is allowed on an ``unconfirmed`` store."""
     if dry_run:
         return rehearse(path, verb, clock)
-    witness = Witness(path) if unconfirmed else admit(path, for_act=True)
-    with closing(connect_writer(path)) as db, store_errors(path):
+    witness = driver.Witness(path) if unconfirmed else driver.admit(path, for_act=True)
+    with closing(driver.connect_writer(path)) as db, driver.store_errors(path):
         with from_outside(db, path, clock) as tx:
             result = verb(tx)
             tx.flush()
@@ -49,7 +37,7 @@ def run_once(
             db.execute("COMMIT")
         names = [name for _key, name in db.execute(queues.LIVE_INSTANCES)]
     witness.tell_of(path)
-    instances_of(path).wake(names)
+    driver.instances_of(path).wake(names)
     return result
 
 
@@ -57,10 +45,10 @@ def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
     """Raise what a transaction would meet that cannot be written; ``unconfirmed``: of a store that needs no operator's
     confirmation for it."""
     if not unconfirmed:
-        admit(path, for_act=True)
-    refuse_place(path)
-    with closing(connect_looker(path)) as db:
-        obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
+        driver.admit(path, for_act=True)
+    driver.refuse_place(path)
+    with closing(driver.connect_looker(path)) as db:
+        obstacle = driver.why_not_written(db, driver.BUSY_TIMEOUT_MS / 1000)
     if obstacle is not None and obstacle.is_of_asker:
         raise StoreUnavailable(
             f"{path}: this user may not write to it.", "Act as the user that the service runs as, or as root."
@@ -72,13 +60,13 @@ def refuse_unwritable(path: Path, *, unconfirmed: bool = False) -> None:
 def rehearse(path: Path, verb: Verb[R], clock: Clock) -> R:
     """Run ``verb`` in a transaction that is taken back; on a temporary copy where this user cannot write to the store.
     A store that awaits confirmation is rehearsed on as it is."""
-    with closing(connect_looker(path)) as db, store_errors(path):
-        obstacle = why_not_written(db, BUSY_TIMEOUT_MS / 1000)
+    with closing(driver.connect_looker(path)) as db, driver.store_errors(path):
+        obstacle = driver.why_not_written(db, driver.BUSY_TIMEOUT_MS / 1000)
         if obstacle is None:
             return _taken_back(db, path, verb, clock)
         if not obstacle.is_of_asker:
             raise StoreBusy(f"{path}: {obstacle.what}.")
-        with closing(temporary_copy(db, path)) as copy:
+        with closing(driver.temporary_copy(db, path)) as copy:
             return _taken_back(copy, path, verb, clock)
 
 
@@ -95,7 +83,7 @@ def from_outside(db: Connection, path: Path, clock: Clock) -> Iterator[Transacti
     db.for_writing()
     db.begin()
     try:
-        yield Transaction(Session(db, Cache(), 0, "cli", instances_of(path)), clock())
+        yield Transaction(Session(db, Cache(), 0, "cli", driver.instances_of(path)), clock())
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")

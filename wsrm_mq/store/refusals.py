@@ -16,26 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wsrm_mq.errors import (
-    ConfigurationError,
-    NameServerSilent,
-    NotAuthenticated,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreOverloaded,
-)
+from wsrm_mq import errors
 from wsrm_mq.store.driver import beside, content_of, is_locked
 
 _LIMIT: Final = re.compile(r"\b(max_\w+|window|application)\b")
 _REASONS: Final = (
-    (StoreOverloaded, "overloaded"),
-    (StoreBusy, "store_locked"),
-    (StoreFull, "disk_full"),
-    (StoreError, "store_unavailable"),
-    (NotAuthenticated, "not_authenticated"),
-    (NameServerSilent, "name_server_silent"),
-    (ConfigurationError, "misconfigured"),
+    (errors.StoreOverloaded, "overloaded"),
+    (errors.StoreBusy, "store_locked"),
+    (errors.StoreFull, "disk_full"),
+    (errors.StoreError, "store_unavailable"),
+    (errors.NotAuthenticated, "not_authenticated"),
+    (errors.NameServerSilent, "name_server_silent"),
+    (errors.ConfigurationError, "misconfigured"),
 )
 
 MOST: Final = 64

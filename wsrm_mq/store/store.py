@@ -12,27 +12,10 @@ from typing import TypeVar
 
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import applications, identity, queues
+from wsrm_mq.store import applications, driver, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.clock import Clock, believed_of, wall_clock
 from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.driver import (
-    Reserve,
-    Witness,
-    admit,
-    beside,
-    clock_file,
-    connect_reader,
-    connect_writer,
-    dropped_pages,
-    ensure,
-    instances_of,
-    is_spent,
-    keep_private,
-    known_revision,
-    refuse_foreign,
-    store_errors,
-)
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.instances import MAY_BE_READY
 from wsrm_mq.store.port import Connection, Database, Instances, Presence
@@ -82,17 +65,17 @@ class Store:
     ) -> None:
         """``instances``: liveness and doorbell of the store's instances; if none are given, their files beside it."""
         self.path = store_path(where)
-        self.instances = instances or instances_of(self.path)
+        self.instances = instances or driver.instances_of(self.path)
         self.serving = serving
         self.clock = clock
-        self.believed = believed_of(clock, clock_file(self.path))
+        self.believed = believed_of(clock, driver.clock_file(self.path))
         self._events = events or Events()
         self.presence: Presence | None = None
         self.refusals = Refusals()
-        self._witness = Witness(self.path)
+        self._witness = driver.Witness(self.path)
         self._witnessed = 0
         """The number of commits when the witness was told last."""
-        self._reserve = Reserve(beside(self.path) / "reserve")
+        self._reserve = driver.Reserve(driver.beside(self.path) / "reserve")
         commit = GroupCommit(
             self.path,
             clock=clock,
@@ -125,7 +108,7 @@ class Store:
     def is_disk_full(self) -> bool:
         """Whether the disk is full, also where there was no room for the reserve from the beginning, which the writer
         cannot tell."""
-        return self.writer.is_disk_full or is_spent(self.path)
+        return self.writer.is_disk_full or driver.is_spent(self.path)
 
     @property
     def instance(self) -> int:
@@ -135,12 +118,12 @@ class Store:
         """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreLocked`` for
         what is no database, ``StoreCorrupt`` for one of another program, and ``StoreUnconfirmed`` for one that may have
         forgotten what it acknowledged."""
-        refuse_foreign(self.path)
-        keep_private(self.path, self._events)
-        if dropped := dropped_pages(self.path):
+        driver.refuse_foreign(self.path)
+        driver.keep_private(self.path, self._events)
+        if dropped := driver.dropped_pages(self.path):
             self._events.tell("store.cut_off", path=self.path, pages=dropped)
-        ensure(self.path)
-        self._witness = admit(self.path)
+        driver.ensure(self.path)
+        self._witness = driver.admit(self.path)
         self._closing = False
         presence = self.instances.enter()
         try:
@@ -156,9 +139,9 @@ class Store:
         self.presence = presence
 
     def _register(self, name: str) -> int:
-        db = connect_writer(self.path)
+        db = driver.connect_writer(self.path)
         try:
-            with store_errors(self.path):
+            with driver.store_errors(self.path):
                 now = self.clock()
                 row = self._row(name, now)
                 with suppress(db.Error):  # what is damaged is told where it is needed
@@ -166,7 +149,7 @@ class Store:
                     self.believed.know(known, now)
                 db.for_writing()
                 db.begin()
-                known_revision(db, self.path)  # a newer version may have come before this one could be seen
+                driver.known_revision(db, self.path)  # a newer version may have come before this one could be seen
                 applications.admit(db, self.serving)
                 key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
                 others = applications.take_queues(db, self.serving)
@@ -296,7 +279,7 @@ class Store:
         try:
             if reader is None:
                 reader = self.connect_reader()
-            with store_errors(self.path):
+            with driver.store_errors(self.path):
                 yield reader
         finally:
             with self._readers_lock:
@@ -306,7 +289,7 @@ class Store:
                 self._readers_changed.notify_all()
 
     def connect_reader(self) -> Connection:
-        return connect_reader(self.path)
+        return driver.connect_reader(self.path)
 
     def foreign(self, db: Database, *, sends: bool = True) -> str:
         """The keys of queues whose messages are for other applications, and unless it ``sends`` now of those that are
