@@ -139,13 +139,7 @@ class Application:
         rewritten = rewrite(content, headers)
         return io.BytesIO(rewritten), len(rewritten)
 
-    def _environ(
-        self,
-        delivery: Delivery,
-        kept: Mapping[str, str],
-        body: BinaryIO,
-        size: int,
-    ) -> Environ:
+    def _environ(self, delivery: Delivery, kept: Mapping[str, str], body: BinaryIO, size: int) -> Environ:
         identifier, number, replay_id = delivery.source or (delivery.identifier, delivery.number, "")
         environ: Environ = {
             **kept,

@@ -24,13 +24,7 @@ class Pool(Generic[W]):
     """
 
     def __init__(
-        self,
-        work: Callable[[W], None],
-        *,
-        threads: int,
-        max_threads: int,
-        events: Events,
-        of: str = "sequences",
+        self, work: Callable[[W], None], *, threads: int, max_threads: int, events: Events, of: str = "sequences"
     ) -> None:
         self._work = work
         self._threads = threads

@@ -332,12 +332,7 @@ class Engine:
         tracing.look()
         poster = None if self.poster is None else self.poster()  # it may raise
         self.events.start()
-        store = Store(
-            self.where,
-            clock=self.clock,
-            events=self.events,
-            serving=self.serving,
-        )
+        store = Store(self.where, clock=self.clock, events=self.events, serving=self.serving)
         store.open()
         waiters = Waiters(self.max_waiting)
         call, self.acknowledging = self.call, None
@@ -387,13 +382,13 @@ class Engine:
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
         chores = (*self.chores, lambda: self.janitor.thread.look_after(), Ends(store, dispatcher.give).look)
-        watch = partial(Watch, store, dispatcher, waiters, self.policy_of, self.duty, self.events)
+        made = (store, dispatcher, waiters, self.policy_of, self.duty, self.events)
         sending = self.acknowledging
         if self.hold_timeout is not None:
             chores += (Gaps(store, self.hold_timeout, None if sending is None else sending.say).look,)
         if sending is None:
-            return watch(chores=chores)
-        return watch(chores=(*chores, sending.look), next_chore=sending.next_look)
+            return Watch(*made, chores)
+        return Watch(*made, (*chores, sending.look), sending.next_look)
 
     def hand_over(self, receipt: Receipt, delivery: Delivery | None = None) -> None:
         """Hand the work that a commit has left to the dispatcher. ``delivery``: a message of it that is in memory."""

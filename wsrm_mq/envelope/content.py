@@ -49,9 +49,5 @@ def parse_content_type(value: str) -> ContentType:
 def soap_version_of(content_type: str) -> SOAPVersion:
     """The SOAP version to answer in while the envelope itself is unreadable."""
     content = parse_content_type(content_type)
-    declared = (
-        content.media_type,
-        content.parameters.get("type", ""),
-        content.parameters.get("start-info", ""),
-    )
+    declared = (content.media_type, content.parameters.get("type", ""), content.parameters.get("start-info", ""))
     return SOAPVersion.SOAP_1_2 if any("soap+xml" in d for d in declared) else SOAPVersion.SOAP_1_1

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from wsrm_mq.sequence import elements
-from wsrm_mq.versions import (
-    ADDRESSING_VERSIONS,
-    RM_OF_NAMESPACE,
-    AddressingVersion,
-    RMVersion,
-    SOAPVersion,
-)
+from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, AddressingVersion, RMVersion, SOAPVersion
 
 RMResponse = elements.CreateSequenceResponse | elements.CloseSequenceResponse | elements.TerminateSequenceResponse
 RMBody = (

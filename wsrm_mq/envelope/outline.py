@@ -25,11 +25,7 @@ from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, SOAPVersion
 #
 # The order is RFC 7303's. Names are Python's codec names.
 
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _ALL_MARKS: Final = tuple(mark for mark, _ in _MARKS)
 _UNMARKED: Final = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")

@@ -147,12 +147,7 @@ class Reader:
     __slots__ = ("_addressing", "_charset", "_limits", "_outline", "_prefix", "_rm")
 
     def __init__(
-        self,
-        rm: RMVersion,
-        addressing: AddressingVersion,
-        outline: Outline,
-        charset: str | None,
-        limits: Limits,
+        self, rm: RMVersion, addressing: AddressingVersion, outline: Outline, charset: str | None, limits: Limits
     ) -> None:
         self._rm = rm
         self._prefix = rm.namespace + NAME_SEPARATOR

@@ -180,8 +180,7 @@ def _document(body: bytes, content_type: str) -> Document:
 
 def _header(document: Document) -> Span | None:
     return next(
-        (s for s in document.spans[1:2] if s.local == "Header" and s.namespace == document.spans[0].namespace),
-        None,
+        (s for s in document.spans[1:2] if s.local == "Header" and s.namespace == document.spans[0].namespace), None
     )
 
 

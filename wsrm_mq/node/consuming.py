@@ -7,9 +7,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final, cast
 
-from wsrm_mq.errors import (
-    ConfigurationError,
-)
+from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.events.inert import as_error, as_text
 from wsrm_mq.node import checks
 from wsrm_mq.node.doorbell import POLL_SECONDS

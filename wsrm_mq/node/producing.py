@@ -9,14 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from wsrm_mq.errors import (
-    ConfigurationError,
-    KeeperGone,
-    NotAllowed,
-    QueueChanged,
-    QuotaExceeded,
-    UnknownQueue,
-)
+from wsrm_mq.errors import ConfigurationError, KeeperGone, NotAllowed, QueueChanged, QuotaExceeded, UnknownQueue
 from wsrm_mq.node.checks import Gone, check_durability, check_waits
 from wsrm_mq.node.confirmation import Confirmation
 from wsrm_mq.node.opened import Opened

@@ -173,14 +173,7 @@ class Queues(Neighbouring, Opened):
         with self.reader() as db:
             return topics.clients(db, self.store.instances, self.store.clock())
 
-    def peek(
-        self,
-        queue: str,
-        *,
-        after: int = 0,
-        limit: int = 50,
-        filter: str | Filter | None = None,
-    ) -> list[Message]:
+    def peek(self, queue: str, *, after: int = 0, limit: int = 50, filter: str | Filter | None = None) -> list[Message]:
         """Look at up to ``limit`` messages behind the position ``after``, whatever their state; nothing changes. Raises
         ``PeekForbidden``."""
         check_position("after", after)

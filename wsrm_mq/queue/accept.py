@@ -111,13 +111,7 @@ def _accept_into(tx: Transaction, record: SequenceRecord, arrival: Arrival, rece
 
 
 def accepted_into(
-    tx: Transaction,
-    lane: Lane,
-    accepted: int | None,
-    arrival: Arrival,
-    receipt: MessageReceipt,
-    *,
-    takes: bool = True,
+    tx: Transaction, lane: Lane, accepted: int | None, arrival: Arrival, receipt: MessageReceipt, *, takes: bool = True
 ) -> None:
     """Have what is deliverable in ``lane`` run, now that it has the number ``accepted``; ``None``: it has none more.
     ``takes``: something has changed that may make it so."""

@@ -105,8 +105,7 @@ def add_entry(tx: Transaction, queue: Declared, one: Put, message: int, *, came_
     if one.message_id is not None and policy.dedupe_window:
         until = tx.now + ms(policy.dedupe_window)
         tx.execute(
-            consuming.ADD_DEDUPE,
-            {"queue": queue.key, "message_id": one.message_id, "message": message, "until": until},
+            consuming.ADD_DEDUPE, {"queue": queue.key, "message_id": one.message_id, "message": message, "until": until}
         )
     return position
 

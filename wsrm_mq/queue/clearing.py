@@ -24,11 +24,7 @@ from wsrm_mq.store.transaction import Transaction, as_json
 PIECE: Final = 500
 """Positions that are looked up at a time."""
 _LAST: Final = 2**63 - 1
-_ACTIONS: Final = {
-    "ack": settling.ack,
-    "expire": settling.expire,
-    "reject": settling.reject,
-}
+_ACTIONS: Final = {"ack": settling.ack, "expire": settling.expire, "reject": settling.reject}
 ACTIONS: Final = tuple(_ACTIONS)
 ACTOR: Final = "node"
 REDRIVEN: Final = "redriven by a program"

@@ -130,13 +130,7 @@ def _lifetime(record: SequenceRecord) -> int:
 
 
 def _accept_offer(
-    tx: Transaction,
-    record: SequenceRecord,
-    sender: Sender,
-    offer: Offer,
-    max_expires: int,
-    *,
-    acks_with_reply: bool,
+    tx: Transaction, record: SequenceRecord, sender: Sender, offer: Offer, max_expires: int, *, acks_with_reply: bool
 ) -> bool:
     """Have the replies to a new sequence go out in the one that was offered with it; answers whether they do. A name
     that is known already is no name for it (SEC-033), unless its source offers it anew before it was used: the response

@@ -98,13 +98,7 @@ def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why
 
 
 def after_failure(
-    tx: Transaction,
-    lane: Lane,
-    position: int,
-    number: int,
-    failures: int,
-    policy: QueuePolicy,
-    error: str,
+    tx: Transaction, lane: Lane, position: int, number: int, failures: int, policy: QueuePolicy, error: str
 ) -> Aftermath:
     """Decide what happens to the entry at ``position`` that has failed ``failures`` times."""
     if lane.is_given_up(number):  # while it ran: it goes with what is given up

@@ -105,11 +105,7 @@ class _Reader:
         return self._joined("and", Every, self.one, depth)
 
     def _joined(
-        self,
-        word: str,
-        of: Callable[[tuple[Filter, ...]], Filter],
-        part: Callable[[int], Filter],
-        depth: int,
+        self, word: str, of: Callable[[tuple[Filter, ...]], Filter], part: Callable[[int], Filter], depth: int
     ) -> Filter:
         parts = [part(depth)]
         while self.next_is(word):

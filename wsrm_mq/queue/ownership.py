@@ -164,12 +164,7 @@ def _all_wait_until(tx: Transaction, lane: Lane) -> int | None:
     """Unordered lanes: when the first retry is due if everything deliverable waits for one."""
     if lane.ordered:
         return None
-    bounds = {
-        "lane": lane.id,
-        "lower": lane.cursor,
-        "upper": lane.deliver_below,
-        "ordered": 0,
-    }
+    bounds = {"lane": lane.id, "lower": lane.cursor, "upper": lane.deliver_below, "ordered": 0}
     runs_now = tx.execute(entries.RUN, {**bounds, "now": tx.now, "count": 1}).fetchone()
     if runs_now is not None:
         return None

@@ -47,11 +47,7 @@ class FetchReceipt(Receipt):
 
 
 def fetch(
-    tx: Transaction,
-    sender: Sender,
-    address: str,
-    policy: QueuePolicy,
-    ack_requested: tuple[AckRequested, ...] = (),
+    tx: Transaction, sender: Sender, address: str, policy: QueuePolicy, ack_requested: tuple[AckRequested, ...] = ()
 ) -> FetchReceipt:
     """The oldest message that waits for ``address``, or the acknowledgements that do."""
     receipt = FetchReceipt()

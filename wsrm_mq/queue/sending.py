@@ -104,14 +104,7 @@ def place_in(tx: Transaction, about: About, channel: Lane, number: int | None, s
     return number
 
 
-_FRESH: Final = {
-    "named": 1,
-    "waiter": None,
-    "outcome": None,
-    "reason": None,
-    "settled_at": None,
-    "priority": None,
-}
+_FRESH: Final = {"named": 1, "waiter": None, "outcome": None, "reason": None, "settled_at": None, "priority": None}
 
 
 def _channel(about: About, to: EndpointReference, *, is_numbered: bool) -> Channel:

@@ -64,7 +64,7 @@ ANSWERED_THERE: Final = compiled(
 """A row if something has been taken at one of the addresses from ``:origin`` to ``:beyond``."""
 _LIVE: Final = and_(given(entry, "lane"), IS_LIVE)
 _IN_RANGE: Final = and_(_LIVE, entry.c.number.between(p("lower"), p("upper")))
-IS_TAKEN: Final = {"outcome": "delivered", "settled_at": p("now"), "retry_at": None}
+IS_TAKEN: Final[dict[str, Any]] = {"outcome": "delivered", "settled_at": p("now"), "retry_at": None}
 """The changes of an entry that the other side has taken."""
 SETTLE_RANGE: Final = compiled(
     update(entry)

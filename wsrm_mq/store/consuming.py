@@ -290,10 +290,7 @@ _IS_PUT_ASIDE: Final = and_(entry.c.queue == p("queue"), entry.c.outcome == "dea
 PEEK: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IN_QUEUE, *fits))
 PEEK_LETTERS: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IS_PUT_ASIDE, *fits))
 PEEK_AT: Final = compiled(
-    _PEEKED.where(
-        *(entry.c.id == p("key"), entry.c.queue == p("queue")),
-        or_(IS_LIVE, entry.c.outcome == "dead"),
-    )
+    _PEEKED.where(*(entry.c.id == p("key"), entry.c.queue == p("queue")), or_(IS_LIVE, entry.c.outcome == "dead"))
 )
 UNSETTLED_IN: Final = Filtered(
     lambda *fits: (

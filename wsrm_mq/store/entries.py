@@ -182,10 +182,7 @@ IS_LIVE_AT: Final = compiled(select(entry.c.id).where(_KEY, IS_LIVE))
 ADD_REPLY: Final = compiled(adding(reply))
 HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == p("entry")))
 OUTCOME_AND_REPLY: Final = compiled(
-    select(
-        *of(entry, "outcome, lane, number"),
-        *of(reply, "status, headers, body, number, outgoing_entry"),
-    )
+    select(*of(entry, "outcome, lane, number"), *of(reply, "status, headers, body, number, outgoing_entry"))
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
     .where(entry.c.id == p("key"))
 )

@@ -47,8 +47,7 @@ REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=p("replied
 DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == p("answers")))
 DROP_OVER: Final = compiled(
     delete(outbound).where(
-        *(_KEY, HAS_REQUESTS, HAS_ENDED),
-        ~select(channel.c.lane).where(channel.c.outbound == p("id")).exists(),
+        *(_KEY, HAS_REQUESTS, HAS_ENDED), ~select(channel.c.lane).where(channel.c.outbound == p("id")).exists()
     )
 )
 """Delete an outbound sequence that answers none, has ended, and has no channel any more."""
@@ -118,9 +117,7 @@ QUIET: Final = compiled(
 CLOSABLE: Final = compiled(
     select(*of(outbound, "id, peer, principal"))
     .join(queue, queue.c.id == outbound.c.queue)
-    .where(
-        *(HAS_REQUESTS, outbound.c.state == "created", outbound.c.rm != "1.0", queue.c.name.startswith(SOURCE)),
-    )
+    .where(*(HAS_REQUESTS, outbound.c.state == "created", outbound.c.rm != "1.0", queue.c.name.startswith(SOURCE)))
 )
 """The sequences of requests that can be closed, each with its destination and the address at which that acknowledges
 it."""

@@ -5,17 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    case,
-    exists,
-    func,
-    literal_column,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, and_, case, exists, func, literal_column, or_, select, update
 
 from wsrm_mq.store import applications
 from wsrm_mq.store.compiling import compiled
@@ -55,10 +45,7 @@ IS_SERVED: Final = compiled(
                 queue.c.name != applications.INTAKE,
             ),
             exists().where(
-                or_(
-                    instance.c.paths.is_(None),
-                    and_(*(instance.c.paths.not_like(f'["{own}%') for own in _NO_SERVICE)),
-                )
+                or_(instance.c.paths.is_(None), and_(*(instance.c.paths.not_like(f'["{own}%') for own in _NO_SERVICE)))
             ),
         )
     )
@@ -87,8 +74,7 @@ COUNT_UNSETTLED: Final = changed(
 )
 PACE: Final = compiled(
     select(
-        *(queue.c.last_position, queue.c.last_put_at),
-        *(lately(queue.c.came, p("now")), lately(queue.c.went, p("now"))),
+        *(queue.c.last_position, queue.c.last_put_at), *(lately(queue.c.came, p("now")), lately(queue.c.went, p("now")))
     ).where(queue.c.id == p("key"))
 )
 """The position that was put last into a queue, when that was, and how many messages came and went within about the last

@@ -209,8 +209,7 @@ GIVEN_UP: Final = compiled(_WISHING.where(entry.c.id == p("key"), routed.c.asks 
 """The facts that are told of a message which goes no further from its transmission queue."""
 LEFT: Final = compiled(
     _WISHING.where(
-        message.c.id.in_(listed("keys")),
-        *(entry.c.lane == p("lane"), routed.c.asks.op("&")(p("record")) > 0),
+        message.c.id.in_(listed("keys")), *(entry.c.lane == p("lane"), routed.c.asks.op("&")(p("record")) > 0)
     )
 )
 """The same of those messages of a lane that a record is wished for."""

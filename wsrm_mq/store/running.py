@@ -11,8 +11,7 @@ from wsrm_mq.sequence.running import ANY, DELIVERY, ENTRY, DeliveryState, Row
 from wsrm_mq.store.tables import entry, lane
 
 HAS_UNSETTLED: Final = and_(
-    lane.c.cursor < lane.c.limit,
-    or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from),
+    lane.c.cursor < lane.c.limit, or_(lane.c.discard_from.is_(None), lane.c.cursor < lane.c.discard_from)
 )
 _ROWS: Final = dict(DELIVERY)
 _leased_below: Final = func.coalesce(lane.c.leased_below, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import and_, delete, func, or_, select, update
 
@@ -58,11 +58,9 @@ _IS_DURABLE: Final = and_(
     *(given(subscription, "queue"), subscription.c.pattern.is_not(None), subscription.c.ended_at.is_(None))
 )
 DURABLE: Final = compiled(select(subscription.c.pattern, subscription.c.filter).where(_IS_DURABLE))
-_NO_CREDIT: Final = {"asked": 0, "granted": 0, "lease": None, "acknowledges": "each"}
+_NO_CREDIT: Final[dict[str, Any]] = {"asked": 0, "granted": 0, "lease": None, "acknowledges": "each"}
 ADD_DURABLE: Final = compiled(
-    adding(
-        *(subscription, "id", "barrier", "beside"), **_NO_CREDIT, created_at=p("now"), seen_at=p("now"), ended_at=None
-    )
+    adding(subscription, "id", "barrier", "beside", **_NO_CREDIT, created_at=p("now"), seen_at=p("now"), ended_at=None)
 )
 SET_DURABLE: Final = compiled(update(subscription).where(_IS_DURABLE).values(client=p("client"), seen_at=p("now")))
 SET_COLLECTED: Final = compiled(update(subscription).where(_IS_DURABLE).values(filter=p("filter")))

@@ -77,21 +77,12 @@ lane: Final = table(
 )
 index("lane_owned", lane.c.owner, where="owner IS NOT NULL")
 # Lanes that an instance looks for at start and in every poll: deliverable, and not run.
-index(
-    "lane_runnable",
-    lane.c.retry_at,
-    where=f"served_at IS NULL AND {_DELIVERABLE}",
-)
+index("lane_runnable", lane.c.retry_at, where=f"served_at IS NULL AND {_DELIVERABLE}")
 # Lanes that a consumer may lease, and lanes that are leased.
 index("lane_leasable", lane.c.queue, lane.c.served_at, where=f"served_at IS NOT NULL AND {_DELIVERABLE}")
 index("lane_leased", lane.c.owner, lane.c.leased_until, where="leased_until IS NOT NULL")
 index("lane_discarding", lane.c.id, where="discarding = 1")
-index(
-    "lane_by_connection",
-    lane.c.connection,
-    lane.c.queue,
-    where="connection IS NOT NULL AND ended_at IS NULL",
-)
+index("lane_by_connection", lane.c.connection, lane.c.queue, where="connection IS NOT NULL AND ended_at IS NULL")
 # How many a peer has open.
 index("lane_open", lane.c.principal, lane.c.peer, where="ended_at IS NULL AND kind = 'rm'")
 index("lane_holding", lane.c.held, lane.c.held_bytes, where="held > 0")

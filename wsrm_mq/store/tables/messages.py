@@ -192,10 +192,7 @@ lane_entry: Final = table(
 
 # Up to which key of what it indexes, that one included, a table that is filled later has all it is to have.
 watermark: Final = table(
-    "watermark",
-    Column("name", Text, primary_key=True),
-    Column("upto", Number, nullable=False),
-    sqlite_with_rowid=False,
+    "watermark", Column("name", Text, primary_key=True), Column("upto", Number, nullable=False), sqlite_with_rowid=False
 )
 
 reply: Final = table(

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Identity,
-    Index,
-    Integer,
-    MetaData,
-    Table,
-    text,
-)
+from sqlalchemy import BigInteger, CheckConstraint, Column, Identity, Index, Integer, MetaData, Table, text
 
 __all__ = ["Number", "columns", "given_key", "index", "metadata", "one_of", "table"]
 
