@@ -25,6 +25,8 @@ _SETTLING_SECONDS: Final = 15.0
 _QUIET: Final = 0.05
 """The share of a core that a server takes at most once all wait."""
 _LONGEST_SECONDS: Final = 60.0
+_LEASE: Final = 3_600
+"""No consumer acknowledges its message: with a shorter lease one that came before would come again, and be measured."""
 _LENGTH: Final = 1_024
 
 
@@ -55,7 +57,7 @@ def over_stomp(served: Served, consumers: int, wake_ups: int) -> Idle:
 def _polling(http: aiohttp.ClientSession, url: str) -> Wait:
     async def wait(number: int, woken: asyncio.Queue[float]) -> None:
         while True:
-            async with http.post(_path(url, "leases?wait=60"), headers=_shown(number)) as answer:
+            async with http.post(_path(url, f"leases?wait=60&lease={_LEASE}"), headers=_shown(number)) as answer:
                 body = await answer.read()
                 answer.raise_for_status()
             if body:
@@ -71,7 +73,8 @@ def _subscribing(port: int) -> Wait:
             token = TOKENS[number % len(TOKENS)]
             writer.write(f"CONNECT\naccept-version:1.2\nhost:bench\npasscode:{token}\n\n\0".encode())
             await reader.readuntil(b"\0")
-            writer.write(f"SUBSCRIBE\nid:1\ndestination:/queue/{QUEUE}\nack:client-individual\n\n\0".encode())
+            subscribe = f"SUBSCRIBE\nid:1\ndestination:/queue/{QUEUE}\nack:client-individual\nlease:{_LEASE}\n\n\0"
+            writer.write(subscribe.encode())
             while True:
                 frame = await reader.readuntil(b"\0")
                 head, _, body = frame.lstrip(b"\n").partition(b"\n\n")

@@ -232,18 +232,18 @@ class Supply:
             for flow in rivals:
                 turn.leased.setdefault(flow, []).extend(barriers_for(tx, found[0], flow.granted.key))
         others = self._others(tx, found[0])
-        while any(load.room for load in loads):
-            parts = self._parts(tx, found, loads, others)
-            if not any(parts):
-                return
-            for index, (flow, part) in enumerate(zip(rivals, parts, strict=True)):
-                got = _leased(tx, found, flow, part, turn) if part else []
-                if got:
-                    turn.leased.setdefault(flow, []).extend(got)
-                    self._turns += 1
-                load = loads[index]
-                is_through = len(got) < part
-                loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
+        is_short = True
+        while is_short and any(load.room for load in loads):
+            is_short = False
+            for index, part in enumerate(self._parts(tx, found, loads, others)):
+                if part:
+                    got = _leased(tx, found, rivals[index], part, turn)
+                    if got:
+                        turn.leased.setdefault(rivals[index], []).extend(got)
+                        self._turns += 1
+                    load, is_through = loads[index], len(got) < part
+                    is_short = is_short or is_through  # what it does not take is for others
+                    loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
 
     def _others(self, tx: Transaction, queue: Declared) -> list[Load]:
         """The loads of the consumers in other processes, where the queue is shared by them: what is left to one that
