@@ -12,8 +12,9 @@ import pytest
 
 from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.config.loading import find_file, read
-from wsrm_mq.config.settings import OPTIONS, PARTNER_OPTIONS, Partner, under
-from wsrm_mq.config.writing import PURPOSES, as_toml, as_values
+from wsrm_mq.config.options import toml
+from wsrm_mq.config.settings import NODE_OPTIONS, OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS, Partner, under
+from wsrm_mq.config.writing import as_toml, as_values
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue.policy import MAX_RANGES, Acknowledge, Mode, OnFault, OnPoison, QueuePolicy
 from wsrm_mq.queue.room import Room
@@ -459,16 +460,22 @@ def test_the_template_has_every_option_and_changes_nothing(file: Path) -> None:
     assert load(file, {}) == Settings()
 
 
-def test_the_template_says_what_each_option_means_and_may_be() -> None:
+def test_the_template_says_what_each_option_means_who_changes_it_and_what_it_may_be() -> None:
     template = as_toml(Settings())
+    changed = r"# Changed by the (?:developer|integration engineer|operator): .+\."
     for option, kind in OPTIONS.items():
-        assert kind.description.endswith(".")
-        changed = f"# Changed by the {PURPOSES[option].who}: {PURPOSES[option].when}."
-        assert f"# {kind.description}\n{changed}\n# {kind.allowed}\n" in template
+        may_be = f"# {kind.allowed}\n# {option} = {toml(getattr(Settings(), option))}\n"
+        assert re.search(rf"\n\n# .+\.\n{changed}\n{re.escape(may_be)}", template), option
 
 
-def test_every_option_has_a_reader_and_a_situation_in_which_it_is_changed() -> None:
-    assert list(PURPOSES) == list(dict.fromkeys([*OPTIONS, *PARTNER_OPTIONS]))
+def test_the_template_says_what_each_option_of_a_section_means() -> None:
+    general, partner, node = re.split(r"# \[(?:partner|node)\.NAME\]\n", as_toml(Settings()))
+    shared = f"what may differ for it is\n# {', '.join(option for option in PARTNER_OPTIONS if option in OPTIONS)}.\n"
+    assert shared in general
+    own = [option for option in PARTNER_OPTIONS if option not in OPTIONS]
+    lines = [f"# {option} = {re.escape(toml(PARTNER_DEFAULTS[option]))}  # .+\\." for option in own]
+    assert re.match("\n".join(lines) + "\n\n", partner)
+    assert re.fullmatch("\n".join(f'# {option} = "none"  # .+\\.' for option in NODE_OPTIONS) + "\n", node)
 
 
 def test_the_defaults_of_the_template_are_allowed_when_they_are_written_out(file: Path) -> None:

@@ -27,7 +27,7 @@ from wsrm_mq.cli.output import Exit
 from wsrm_mq.config import Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS
-from wsrm_mq.config.writing import PURPOSES
+from wsrm_mq.config.writing import as_toml
 from wsrm_mq.store.tables import REASONS
 from wsrm_mq.views.verdict import WORDS
 
@@ -287,7 +287,10 @@ def test_every_option_of_a_partner_is_told() -> None:
 
 def test_who_changes_an_option_and_when_is_told_as_the_options_have_it() -> None:
     rows = table_after(_CONFIGURATION, "Who changes what, and when")
-    assert rows == [[f"`{option}`", purpose.who, purpose.when] for option, purpose in PURPOSES.items()]
+    told = re.findall(r"^# Changed by the (.+?): (.+)\.\n# .*\n# (\w+) = ", as_toml(Settings()), re.MULTILINE)
+    assert rows[: len(OPTIONS)] == [[f"`{option}`", who, when] for who, when, option in told]
+    own = [name for name in PARTNER_OPTIONS if name not in OPTIONS]
+    assert [(option.strip("`"), bool(when)) for option, _who, when in rows[len(OPTIONS) :]] == [(o, True) for o in own]
 
 
 def test_every_keyword_of_the_middleware_is_told() -> None:

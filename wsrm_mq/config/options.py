@@ -21,7 +21,6 @@ from msgspec.inspect import (
     FloatType,
     IntType,
     LiteralType,
-    Metadata,
     NoneType,
     StrType,
     Type,
@@ -37,10 +36,9 @@ from wsrm_mq.kept_headers import NEVER_KEPT, refusal_to_keep
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=1e10)]
-
-
-def described(text: str) -> Meta:
-    return Meta(description=text)
+Span = Annotated[float, Meta(ge=0, le=1e10)]
+"""Seconds, or none at all."""
+Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
 class Kind(NamedTuple):
@@ -48,11 +46,6 @@ class Kind(NamedTuple):
 
     annotation: Any
     shape: Type
-
-    @property
-    def description(self) -> str:
-        schema = self.shape.extra_json_schema if isinstance(self.shape, Metadata) else None
-        return str((schema or {}).get("description", ""))
 
     @property
     def allowed(self) -> str:
@@ -159,8 +152,6 @@ def _not_allowed(place: str, value: object, allowed: str) -> ConfigurationError:
 def _plain(value: Any, shape: Type, is_text: bool) -> Any:
     """Replace our own notations in ``value``, and split a list of the environment at its commas."""
     match shape:
-        case Metadata(type=inner):
-            return _plain(value, inner, is_text)
         case UnionType(types=shapes):
             if isinstance(value, str) and value.casefold() == "none":
                 return None
@@ -181,8 +172,6 @@ def _plain(value: Any, shape: Type, is_text: bool) -> Any:
 
 def _allowed(shape: Type) -> str:
     match shape:
-        case Metadata(type=inner):
-            return _allowed(inner)
         case UnionType(types=shapes):
             return _either([_allowed(one) for one in shapes])
         case EnumType(cls=words):
