@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from tests.routes.net import Net, until
+from tests.support.pages import DOCS, blocks
 from tests.support.queued import STATES, queued
 from wsrm_mq.cli import program
 from wsrm_mq.export import Asked, export
+from wsrm_mq.queue.hopping import UNKNOWN
 from wsrm_mq.spark import read
 
 
@@ -54,6 +57,31 @@ def test_a_reconciliation_counts_what_was_redelivered_and_died(
     }
     latency = spark.read.parquet(str(tmp_path / "out" / "latency")).where("at IS NULL AND queue IS NOT NULL").collect()
     assert {row.queue: row.messages for row in latency} == {"orders": 2, "grouped": 1, "once": 1, "shop/thanks": 1}
+
+
+@pytest.mark.timeout(300)
+def test_the_way_of_a_message_is_followed_over_the_stores_of_its_nodes_as_the_page_says(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    net = Net(tmp_path)
+    a, b, c = (net.add(name) for name in "abc")
+    a.node.route("x/*", b.url)
+    b.node.route("x/*", c.url, strip=True)
+    c.node.declare("orders")
+    arrives, dies = a.node.put("x/orders", b"1"), a.node.put("x/none", b"2")
+    assert until(lambda: c.bodies("orders") == [b"1"] and c.dead() and not a.waiting() and not b.waiting())
+    ((incarnation,),) = a.rows("SELECT DISTINCT incarnation FROM routed")
+    net.stop()
+    page: dict[str, Any] = {}
+    (shown,) = (one.text for one in blocks(DOCS / "howto" / "spark.md") if "def way(" in one.text)
+    exec(shown, page)
+    for position, queue, state, reason in ((arrives, "orders", "ready", None), (dies, "none", "dead", UNKNOWN)):
+        rows = page["way"](spark, f"{tmp_path}/*.db", f"a/{incarnation}/{position}").collect()
+        assert [(row.hop, row.node, row.target, row.state, row.reason) for row in rows] == [
+            (0, "a", f"x/{queue}", "delivered", None),
+            (1, "b", f"x/{queue}", "delivered", None),
+            (2, "c", queue, state, reason),
+        ]
 
 
 def test_the_data_source_reads_who_consumes(spark: SparkSession, store: Path) -> None:

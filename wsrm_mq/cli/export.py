@@ -38,7 +38,9 @@ def _exporting(command: C) -> C:
             ),
             click.option("--header", "headers", metavar="NAME", multiple=True, help="Give this request header too."),
             click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes."),
-            click.option("--node", metavar="NAME", help="What this node is called. Default: the machine's name."),
+            click.option(
+                "--node", metavar="NAME", help="What this node is called. Default: its name, or the machine's."
+            ),
             click.option(
                 "--segment-rows",
                 type=click.IntRange(1),

@@ -19,6 +19,7 @@ from wsrm_mq.export.contents import Envelope, Exposure
 from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.hints import about
 from wsrm_mq.store import published as views
+from wsrm_mq.store import routing
 from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.driver import HEAD, connect_looker, known_revision, store_errors
 from wsrm_mq.store.identity import identify
@@ -90,9 +91,11 @@ _HOST: Final = compiled(select(views.instances.c.host).order_by(views.instances.
 
 
 def origin(db: Database, node: str | None = None) -> Origin:
-    """Answer the origin of rows: the store's id, and ``node``, by default the host that used it last."""
-    host = db.execute(_HOST).fetchone()
-    return Origin(identify(db).id, node or (host[0] if host else "unknown"))
+    """Answer the origin of rows: the store's id, and ``node``, by default the name that its node was given, or else the
+    host that used it last."""
+    host = db.execute(_HOST).fetchone() or ("unknown",)
+    store, (name, *_) = identify(db).id, db.execute(routing.NODE).fetchone()
+    return Origin(store, node or name or host[0])
 
 
 @cache

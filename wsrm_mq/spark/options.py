@@ -66,7 +66,11 @@ class Option(NamedTuple):
 OPTIONS: Final[dict[str, Option]] = {
     "table": Option(str, "table", "which table; default `messages`"),
     "columns": Option(_names, "columns", "only these columns, with commas between; envelopes have to be named"),
-    "node": Option(str, "node", "what the column `node` says; default the machine that a store was served on last"),
+    "node": Option(
+        str,
+        "node",
+        "what the column `node` says; default the name of each one's node, else its machine",
+    ),
     "headers": Option(_names, "headers", "request headers that are given, with commas between"),
     "withSecurity": Option(_truth, "security", "`true`: envelopes keep their `wsse:Security`; default `false`"),
     "numPartitions": Option(_count, "partitions", "partitions over all stores; default one for 250,000 rows"),

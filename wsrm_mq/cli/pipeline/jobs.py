@@ -104,7 +104,7 @@ _OPTIONS: Final = (
         help="The directory of the results: a new one, or one of an earlier run.",
     ),
     json_option,
-    click.option("--node", metavar="NAME", help="What the stores' node is called. Default: each one's machine."),
+    click.option("--node", metavar="NAME", help="What the stores' node is called. Default: its name, or machine."),
     click.option("--copies", is_flag=True, help="Read a store and its copies, which are refused together."),
     SETTINGS,
 )
