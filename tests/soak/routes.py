@@ -1,8 +1,9 @@
 """Five nodes in a line and in a ring, each a queue server with a clock of its own: they are killed at random while
 messages are put, and one that only hands on is restored from an old backup at the end. Each message is in its queue
-once, those of the line in order, and nothing waits anywhere.
+once and in order, and nothing waits anywhere.
 
-In the ring a message goes the other way while the node ahead is away, so there its place is not looked at.
+In the ring what is put while the node ahead is away goes the other way, and may be there before what is on its way
+ahead: what came over the same nodes is in order.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.soak.checker import Evidence
 from tests.soak.queues import within
@@ -46,8 +48,23 @@ WAITING: Final = (
     "AND e.message IN (SELECT message FROM routed) OR q.name = 'route/in' AND e.priority IS NOT NULL)"
 )
 DEAD: Final = "SELECT reason, last_error FROM entry WHERE outcome = 'dead'"
+WAYS: Final = "SELECT entry.id, via FROM entry JOIN routed ON routed.message = entry.message"
 LETTERS: Final = "SELECT DISTINCT name FROM queue JOIN entry ON queue = queue.id WHERE outcome = 'dead'"
 UNKNOWN: Final = "SELECT count(*) FROM route LEFT JOIN hop ON address = next_hop WHERE node IS NULL"
+
+
+def overtaken(lane: str, came: Sequence[tuple[int, str]]) -> list[str]:
+    """The numbers of a lane that came behind a greater one which was at the same nodes; ``came`` has numbers and
+    nodes."""
+    by_way: dict[str, list[int]] = defaultdict(list)
+    for number, way in came:
+        by_way[way].append(number)
+    return [
+        f"{lane}: disordered: {later} came behind {earlier} by {way}"
+        for way, numbers in by_way.items()
+        for earlier, later in pairwise(numbers)
+        if later < earlier
+    ]
 
 
 def free_port() -> int:
@@ -123,15 +140,16 @@ class Place:
     def count(self, query: str) -> int:
         return int(self.rows(query)[0][0])
 
-    def rows(self, query: str) -> list[tuple[str, ...]]:
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
         with self.node.reader() as db:
             return list(db.execute(query).fetchall())
 
-    def bodies(self, queue: str) -> Iterator[tuple[str, int]]:
-        """The lanes and numbers in a queue, in order."""
+    def bodies(self, queue: str) -> Iterator[tuple[str, int, str]]:
+        """The lanes and numbers in a queue, in order, and the nodes that each was at."""
+        ways = dict(self.rows(WAYS))
         for one in self.node.peek(queue, limit=1_000_000):
             lane, _, number = one.body.decode().rpartition("/")
-            yield lane, int(number)
+            yield lane, int(number), ways[one.position]
 
 
 class Ring:
@@ -148,6 +166,8 @@ class Ring:
         self._owed = 0.0
         self.again = 0
         """Messages that the restored node has sent anew."""
+        self.ways = 0
+        """The ways on which messages have come through the ring, of all pairs of nodes."""
 
     def begin(self) -> None:
         around = list(self.places.values())
@@ -234,16 +254,20 @@ class Ring:
             self.again += one.node.dead(queue.removesuffix("#dead")).redrive()
 
     def evidence(self) -> list[Evidence]:
-        found: dict[str, list[int]] = defaultdict(list)
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for one in self.places.values():
             for queue in one.node.keys():  # noqa: SIM118 - a node is no dict
-                for lane, number in one.bodies(queue):
-                    found[lane].append(number)
+                for lane, number, way in one.bodies(queue):
+                    found[lane].append((number, way))
         made = []
         for one in self.places.values():
             for lane, numbers in one.put.items():
-                effects = found.pop(lane, [])
-                effects = effects if lane.endswith(LINE) else sorted(effects)
+                came = found.pop(lane, [])
+                effects = [number for number, _way in came]
+                if not lane.endswith(LINE):
+                    self.trouble += overtaken(lane, came)
+                    self.ways += len({way for _number, way in came})
+                    effects.sort()
                 calls = [(number, False) for number in dict.fromkeys(effects)]
                 made.append(Evidence(lane, frozenset(numbers), effects, calls))
         self.trouble += [f"{lane}: none has put it" for lane in found]
@@ -265,6 +289,7 @@ class Ring:
             "put_to_ring": sum(len(numbers) for _lane, numbers in puts) - in_line,
             "killed": self.kills,
             "sent_anew": self.again,
+            "ways": self.ways,
             "rerouted": sum(one.count(rerouted) for one in self.places.values()),
             "came_again": sum(one.count(repeated) for one in self.places.values()),
         }

@@ -14,7 +14,7 @@ import pytest
 from tests.soak.checker import judge, plant
 from tests.soak.faults import Faults
 from tests.soak.queues import soak_queues
-from tests.soak.routes import soak_routes
+from tests.soak.routes import overtaken, soak_routes
 from tests.soak.run import FRONTS, Soak, soak
 from tests.support.programs import ROOT
 
@@ -63,6 +63,11 @@ def test_nodes_that_are_killed_and_one_that_is_restored_hand_each_message_on_onc
     assert done.kills > 0
     for mistake in ("loss", "repeat", "disorder"):
         assert not judge(plant(mistake, done.evidence)).is_clean
+
+
+def test_what_has_overtaken_another_one_on_the_same_way_through_the_ring_is_found() -> None:
+    assert overtaken("a to c", [(1, "a b"), (3, "a e d"), (2, "a b"), (4, "a e d")]) == []
+    assert overtaken("a to c", [(2, "a b"), (3, "a e d"), (1, "a b")]) == ["a to c: disordered: 1 came behind 2 by a b"]
 
 
 @pytest.mark.timeout(400)
