@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.routes.conftest import Founded
-from tests.routes.enterprise import Place, secret
+from tests.routes.enterprise import Place, secret, variable
 from tests.routes.net import Net
 from tests.routes.net import until as until_
 from tests.support.commands import Wsrm, document
@@ -55,7 +55,7 @@ def way(document: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.timeout(240)
 def test_the_whole_way_of_a_message_is_shown_by_its_position_its_id_and_its_origin_at_any_node(
-    found: Founded, trace: Trace
+    found: Founded, trace: Trace, wsrm: Wsrm
 ) -> None:
     places = routed(found(SITES, QUEUES, rights=["route *", "peek *"]))
     with Node(places["shop"].store) as shop:
@@ -78,6 +78,11 @@ def test_the_whole_way_of_a_message_is_shown_by_its_position_its_id_and_its_orig
     for other in ("hub", "north"):
         assert way(trace(places[other], seen["origin"])) == whole
     assert way(trace(places["north"], "o-1")) == whole
+    near = places["shop"].directory / "near.toml"
+    near.write_text(f'[node.hub]\nurl = "{places["hub"].url}"\ntoken_env = "{variable("hub", "shop")}"')
+    said = wsrm("message", "trace", arrives, "--store", places["shop"].store, "--config", near).stderr
+    assert f"The node at {places['north'].url}/rm has taken it, and no section [node.NAME] here has its address" in said
+    assert f"ask there yourself: `wsrm-mq message trace {seen['origin']}`" in said
 
     followed = "SELECT hop, target, state FROM messages WHERE trace = ?"
     with closing(sqlite3.connect(":memory:")) as db:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wsrm_mq.cli import completing
+from wsrm_mq.cli.hops import address_of
 from wsrm_mq.cli.output import Column, as_json, end_of, key, rows_of, say, when, word, write
 from wsrm_mq.cli.place import Place, in_store, one_look
 from wsrm_mq.errors import NotAllowed, NotFound, WSRMError
@@ -60,8 +61,12 @@ def message_trace(place: Place, which: str) -> None:
     ask = f"ask there yourself: `wsrm-mq message trace {quote(origin or which)}`."
     for one in away:
         say(f"{one['node']} does not answer as it should: {one['why']} It may have the message; {ask}")
-    if rows and rows[-1]["next_hop"] and rows[-1]["state"] == "delivered":
-        say(f"The node at {rows[-1]['next_hop']} has taken it, and does not tell this one what became of it: {ask}")
+    if rows and (next_hop := rows[-1]["next_hop"]) and rows[-1]["state"] == "delivered":
+        addresses = [address_of(place.settings, name) for name, one in place.settings.nodes.items() if one.url]
+        why = "no section [node.NAME] here has its address: add one, with a token that may peek there, or"
+        if next_hop in addresses:
+            why = "does not tell this one what became of it:"
+        say(f"The node at {next_hop} has taken it, and {why} {ask}")
 
 
 def _found(db: Database, which: str) -> tuple[str | None, list[Stop]]:
