@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.routes.net import Net, One, until
+from wsrm_mq.errors import UnknownQueue
 
 
 def line(net: Net, *names: str) -> list[One]:
@@ -59,6 +60,22 @@ def test_the_sender_is_told_that_there_is_no_such_queue_at_the_last_node(net: Ne
     assert until(lambda: len(reports(a)) == 1)
     assert (reports(a)[0]["reason"], reports(a)[0]["node"]) == ("unknown_destination", "b")
     assert [reason for reason, _error in b.dead()] == ["unknown_destination"]
+
+
+@pytest.mark.scenario("Q-094")
+def test_the_first_node_refuses_what_no_route_is_for_and_tells_the_sender_of_what_has_none_any_more(net: Net) -> None:
+    a, b = net.add("a"), net.add("b")
+    b.stop()
+    a.node.declare("admin")
+    a.node.route("x/*", b.url)
+    with pytest.raises(UnknownQueue, match="There is no queue orders here, and no route is for it"):
+        a.node.put("orders", b"1", report_to="admin", report="not_delivered")
+    assert a.rows("SELECT count(*) FROM message") == [(0,)]
+    a.node.put("x/orders", b"1", report_to="admin", report="not_delivered")
+    assert a.node.unroute("x/*") == 1
+    assert until(lambda: len(reports(a)) == 1)
+    assert (reports(a)[0]["reason"], reports(a)[0]["node"]) == ("unknown_destination", "a")
+    assert [reason for reason, _error in a.dead()] == ["unknown_destination"]
 
 
 def test_the_sender_is_told_of_a_dead_letter_in_a_transmission_queue_and_of_one_that_was_taken_too_late(

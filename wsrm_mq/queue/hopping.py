@@ -81,7 +81,11 @@ def forward(
     position. ``origin``: it has come from another node; else it is put here. ``is_express``: it is lost with this run
     of the store, unless the next node has it by then. Raises ``ConfigurationError`` for what no other node takes."""
     _check(target, one)
-    here, (next_hop, sent_as) = node_name(tx), _way_there(tx, route, target)
+    here = node_name(tx)
+    via = (*(() if origin is None else origin.via), here.name)
+    # nothing passes what waits for the same queue: it goes where the last of that is, until all of it has moved
+    followed = tx.execute(routing.FOLLOWED, {"via": as_json(via), "target": target}).fetchone()
+    next_hop, sent_as = followed or (route.next_hop, route.sent_as(target))
     to, names = (
         destination(next_hop, here.incarnation if is_express else None),
         (one.message_id or "", one.type or "", one.header.content_type or ""),
@@ -94,20 +98,9 @@ def forward(
     assert position is not None
     if one.header is not NOTHING_SAID:
         tx.add_header({"message": position, **one.header._asdict()})
-    origin = origin or Origin(*here, position)
-    origin = origin._replace(via=(*origin.via, here.name))
+    origin = (origin or Origin(*here, position))._replace(via=via)
     _keep(tx, position, target, one, origin, sent_as, expires_at)
     return position
-
-
-def _way_there(tx: Transaction, route: Route, target: str) -> tuple[str, str]:
-    """The next node of a message, and the name that it is told: those of what waits for the same queue, until that has
-    moved, as nothing passes it."""
-    way = route.next_hop, route.sent_as(target)
-    if route.moves:
-        search = {"next_hop": way[0], "sent_as": way[1], "target": target}
-        way = tx.execute(routing.WAITS_AT, search).fetchone() or way
-    return way
 
 
 def _check(target: str, one: Put) -> None:

@@ -181,7 +181,7 @@ def send_again(tx: Transaction, one: DeadLetter) -> int | None:
     made = current(tx, old.queue, to._replace(acks_to=None), offers=offers)
     if made is None:
         made = begin(tx, old.queue, to, offers=offers)
-    tx.execute(routing.MAY_MOVE)  # its route may be another one by now
+    tx.execute(routing.ONE_MAY_MOVE, {"address": old.peer, "message": one.message})  # its route may be another one
     header, lane = give_number(tx, made, is_last=False), channel_of(tx, made)
     assert header is not None  # else it would not be the current one
     place_in(tx, made, lane, header.number, one.size)

@@ -27,7 +27,7 @@ class NodeName(NamedTuple):
 class Route(NamedTuple):
     """``strip``: the part of ``pattern`` before its first ``*`` is left out of the name that a message arrives under.
     ``away_since``: the next node does not answer since then, ms since the epoch; ``node``: its name, once it has
-    answered. ``moves``: routes have changed, and what waits for some next node may not have moved yet."""
+    answered."""
 
     key: int
     pattern: str
@@ -36,7 +36,6 @@ class Route(NamedTuple):
     strip: bool
     away_since: int | None = None
     node: str | None = None
-    moves: bool = False
 
     def covers(self, name: str) -> bool:
         return _compiled(self.pattern).fullmatch(name) is not None

@@ -95,11 +95,7 @@ class Hops:
         reaching, now = self._sending.reaching, self._store.clock()
         if away_since is None and name is None and reaching.left_alone(address, None) is None:
             reaching.asked(address, *_question(address))
-        if reaching.names.get(address, name) != name:
-            named = {"address": address, "node": reaching.names[address]}
-            self._change(lambda tx: tx.execute(routing.NAME_HOP, named))
-        away, has_answered = reaching.away(address), address in reaching.answered
-        reaching.answered.discard(address)
+        away, has_answered = reaching.away(address), self._has_answered(address, name)
         if away_since is None:
             if away is not None and away[0] >= AWAY_SECONDS:
                 self._change(self._saying(address, now - round(away[0] * 1000), attempts, away[1]))
@@ -110,17 +106,25 @@ class Hops:
             self._is_back(address, 0)
         elif tried_next_at is not None and tried_next_at <= now:
             why = reaching.asked(address, *_question(address))
-            reaching.answered.discard(address)
-            if why is None:
+            if self._has_answered(address, name):
                 self._is_back(address, attempts + 1)
             else:
                 self._store.call(self._saying(address, away_since, attempts + 1, why))
         elif away is not None and away[1] != error:  # what waits was tried meanwhile
             self._store.call(self._saying(address, away_since, attempts, away[1]))
 
+    def _has_answered(self, address: str, name: str | None) -> bool:
+        """Whether it has since this was asked last; its name is kept where it is another one now."""
+        heard = self._sending.reaching.heard
+        if address not in heard:
+            return False
+        said = heard.pop(address)
+        if said not in (None, name):  # None: what is in between has answered
+            self._change(lambda tx: tx.execute(routing.NAME_HOP, {"address": address, "node": said}))
+        return True
+
     def _move(self, address: str) -> None:
-        """Have what waits go where it is to go now. All of it moves before anything new is said of the next node: half
-        of it would come behind the other half."""
+        """Have what waits go where it is to go now, in parts between which others write."""
         part = partial(reroute, next_hop=address)
         while not self._stopping.is_set() and any(self._store.call(part, keep=True)):
             self._store.ring()

@@ -57,15 +57,14 @@ class Hop(NamedTuple):
 
 class Reaching(Persistent):
     """The way with next nodes that do not answer, or do not as nodes do: each is left alone for a while, and nothing
-    of what waits for it has failed."""
+    of what waits for it has failed. A process has only that pause here, and what it has heard since it looked last:
+    which next nodes are away, and how they are called, is said by their rows in the store alone."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.tell = lambda *_, **__: None  # ``Hops`` tells
-        self.answered: set[str] = set()
-        """The addresses that have answered since this was looked at."""
-        self.names: dict[str, str] = {}
-        """The names of the nodes that have answered, by their addresses."""
+        self.heard: dict[str, str | None] = {}
+        """The addresses that have answered since ``Hops`` looked, with the names of the nodes, as far as they said."""
         self.own: str | None = None
         """The name of this node."""
         self.ask: Post = self._post
@@ -74,13 +73,9 @@ class Reaching(Persistent):
         """Each node by itself: several may be behind one host."""
         return url
 
-    def is_back(self, url: str) -> None:
-        super().is_back(url)
-        self.answered.add(url)
-
     def __call__(self, url: str, *arguments: Any, **options: Any) -> Answered:
         answered = super().__call__(url, *arguments, **options)
-        self._hear(url, answered)
+        self.heard[url] = name_of(answered)
         return answered
 
     def why_away(self, answered: Answered) -> str | None:
@@ -95,15 +90,11 @@ class Reaching(Persistent):
         else:
             why = self.why_away(answered)
         if why is None:
-            self._hear(url, answered)
+            self.heard[url] = name_of(answered)
             self.is_back(url)
         else:
             self._put_off(url, self.place(url), why)
         return why
-
-    def _hear(self, url: str, answered: Answered) -> None:
-        if (name := name_of(answered)) is not None:  # else it is the word of what is in between
-            self.names[url] = name
 
 
 def name_of(answered: Answered) -> str | None:

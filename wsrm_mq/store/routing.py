@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import and_, delete, exists, func, literal, or_, select, tuple_, update
+from sqlalchemy import and_, delete, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
@@ -23,6 +23,7 @@ from wsrm_mq.store.tables import (
     identity,
     lane,
     message,
+    moving,
     outbound_sequence,
     queue,
     route,
@@ -40,12 +41,8 @@ NODE: Final = compiled(
 )
 """The name that the node was given, the id of its store, and the token of the run of that."""
 NAME_NODE: Final = compiled(update(identity).values(node=p("name")))
-_other: Final = hop.alias("other")
 ROUTES: Final = compiled(
-    select(
-        *of(route, "id, pattern, next_hop, cost, strip"),
-        *(hop.c.away_since, hop.c.node, exists(select(_other.c.moves).where(_other.c.moves == 1))),
-    )
+    select(*of(route, "id, pattern, next_hop, cost, strip"), hop.c.away_since, hop.c.node)
     .outerjoin(hop, hop.c.address == route.c.next_hop)
     .order_by(route.c.cost, route.c.id)
 )
@@ -71,36 +68,74 @@ _WAITED_FOR: Final = (
 )
 WAITED_FOR: Final = compiled(_WAITED_FOR.distinct())
 """The addresses of next nodes that something may wait for, though no route leads there any more."""
-MAY_MOVE: Final = compiled(
-    upsert(hop)
-    .from_select(["address", "moves"], _WAITED_FOR.add_columns(literal(1)).distinct(), include_defaults=False)
-    .on_conflict_do_update(index_elements=["address"], set_={"moves": 1})
-)
-"""Routes have changed: what waits for whatever next node may have to go another way."""
-MOVING: Final = compiled(select(hop.c.address).where(hop.c.moves == 1))
-HAS_MOVED: Final = compiled(update(hop).where(hop.c.address == p("address")).values(moves=0))
-WAITS_AT: Final = compiled(
-    select(outbound_sequence.c.peer, routed.c.sent_as)
-    .select_from(hop)
-    .join(outbound_sequence, outbound_sequence.c.peer == hop.c.address)
-    .join(queue, queue.c.id == outbound_sequence.c.queue)
-    .join(channel, and_(channel.c.outbound == outbound_sequence.c.id, channel.c.is_numbered == 1))
-    .join(entry, and_(entry.c.lane == channel.c.lane, IS_LIVE))
-    .join(routed, routed.c.message == entry.c.message)
-    .where(
-        *(hop.c.moves == 1, routed.c.target == p("target")),
-        or_(hop.c.address != p("next_hop"), routed.c.sent_as != p("sent_as")),
-        *(REQUESTS_GO_ON, queue.c.name.like("hop/%")),
-    )
-    .limit(1)
-)
-"""The next node and the name of something for the same queue that waits, and may have to go another way."""
 IS_NEEDED: Final = compiled(
     select(
         or_(exists(select(route.c.id)), exists(select(queue.c.id).where(queue.c.name == INTAKE)), exists(_WAITED_FOR))
     )
 )
 """Whether there is something to be sent to other nodes, or to be placed that has come from them."""
+
+# what goes another way, as routes have changed: an end is the nodes that have had it, its queue, and its name there
+
+_END: Final = "via, target, sent_as"
+WAITS: Final = (
+    select(*of(routed, _END), outbound_sequence.c.peer)
+    .select_from(outbound_sequence)
+    .join(queue, queue.c.id == outbound_sequence.c.queue)
+    .join(channel, and_(channel.c.outbound == outbound_sequence.c.id, channel.c.is_numbered == 1))
+    .join(entry, and_(entry.c.lane == channel.c.lane, IS_LIVE))
+    .join(routed, routed.c.message == entry.c.message)
+    .where(REQUESTS_GO_ON, queue.c.name.like("hop/%"))
+)
+"""What waits for next nodes."""
+
+
+def _may_move(found: Any) -> str:
+    columns = ("via", "target", "sent_as", "address")
+    return compiled(upsert(moving).from_select(columns, found, include_defaults=False).on_conflict_do_nothing())
+
+
+MAY_MOVE: Final = _may_move(WAITS.distinct())
+"""Routes have changed: all that waits for whatever next node may have to go another way."""
+ONE_MAY_MOVE: Final = _may_move(select(*of(routed, _END), p("address")).where(given(routed, "message")))
+"""What is for the same queue as a message, and waits for the node at ``address``, may have to."""
+MOVING: Final = compiled(
+    select(moving.c.address).group_by(moving.c.address).order_by(func.count(moving.c.leads_to).desc())
+)
+"""The next nodes that it waits for; first those that a part of it has left."""
+FOLLOWED: Final = compiled(
+    select(*of(moving, "address, sent_as"))
+    .where(given(moving, "via, target"))
+    .order_by(moving.c.leads_to.is_(None))
+    .limit(1)
+)
+"""Where the last of it waits for a queue that these nodes have had, and under which name."""
+_leader: Final = moving.alias("leader")
+ENDS: Final = compiled(
+    select(*of(moving, f"{_END}, leads_to, leads_as")).where(
+        given(moving, "address"),
+        ~exists(
+            select(_leader.c.via).where(
+                *(_leader.c.via == moving.c.via, _leader.c.target == moving.c.target),
+                *(_leader.c.leads_to == moving.c.address, _leader.c.leads_as == moving.c.sent_as),
+            )
+        ),
+    )
+)
+"""What waits for a next node and may move now: all of it is there that has begun to go there."""
+_ONE: Final = given(moving, f"address, {_END}")
+LEAD: Final = compiled(update(moving).where(_ONE).values(leads_to=p("leads_to"), leads_as=p("leads_as")))
+MOVE_ON: Final = _may_move(
+    select(*of(moving, "via, target, leads_as, leads_to")).where(
+        given(moving, "address"), moving.c.leads_to.is_not(None)
+    )
+)
+"""All of what has left a next node in parts is together again: routes may have changed meanwhile."""
+HAS_MOVED: Final = compiled(delete(moving).where(_ONE))
+ENDS_IN: Final = compiled(
+    WAITS.with_only_columns(*of(routed, _END)).where(outbound_sequence.c.id == p("outbound")).distinct()
+)
+"""The ends of a sequence."""
 
 # messages
 
@@ -124,38 +159,27 @@ _WAITING: Final = (
     .where(entry.c.lane == p("old"), IS_LIVE)
     .order_by(entry.c.number)
 )
-_ENDS: Final = routed.c.via.op("||")(routed.c.target)
-_FOR: Final = _ENDS.in_(select(func.texts_in(p("ends")).table_valued("value").c.value))
+_TEXT: Final = routed.c.via.op("||")(routed.c.target).op("||")("\x1f").op("||")(routed.c.sent_as)
+_FOR: Final = _TEXT.in_(select(func.texts_in(p("ends")).table_valued("value").c.value))
 BEHIND: Final = compiled(_WAITING.where(_FOR).with_only_columns(entry.c.number).limit(1).offset(p("most")))
 """The number of the one behind so many messages of these ends that wait in a lane, where there are more."""
 _PART: Final = _WAITING.where(_FOR, entry.c.number <= p("upto", type_=Number))
 WAITING_FOR: Final = compiled(_PART.limit(p("count")))
 COUNT_FOR: Final = compiled(select(func.count()).select_from(_PART.order_by(None).subquery()))
-"""The messages in a lane that are for these ends, a JSON list: of each the nodes that have had it, and then its
-queue."""
+"""The messages in a lane that are of these ends, a JSON list: of each the three in one text."""
 MOVE: Final = entering(_PART)
 """Have new entries for them in another lane."""
 MOVED: Final = compiled(
     update(entry)
-    .where(
-        *(entry.c.lane == p("old"), IS_LIVE, entry.c.number <= p("upto")),
-        entry.c.message.in_(select(routed.c.message).where(_FOR)),
-    )
+    .where(entry.c.id.in_(_PART.with_only_columns(entry.c.id).order_by(None)))
     .values(outcome="discarded", reason="replayed", settled_at=p("now"), retry_at=None)
 )
-ENDS: Final = compiled(
-    select(*of(routed, "via, target, sent_as"))
-    .join(entry, entry.c.message == routed.c.message)
-    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
-    .where(channel.c.outbound == p("outbound"), IS_LIVE)
-    .distinct()
-)
-"""The nodes that have had the messages of a sequence, the queues that they wait for, and their names there."""
 SEND_AS: Final = compiled(
     update(routed)
-    .where(routed.c.message.in_(_PART.with_only_columns(entry.c.message).order_by(None)))
+    .where(routed.c.message.in_(select(entry.c.message).where(entry.c.lane == p("lane"))), _FOR)
     .values(sent_as=p("sent_as"))
 )
+"""Have those that have come into a lane another name at the next node."""
 NO_DEADLINE: Final = compiled(
     update(routed).where(routed.c.message == p("message")).values(expires_at=None, reach_by=None)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import bindparam, select
 
 from wsrm_mq.acts import Step, others
 from wsrm_mq.store import published as views
@@ -14,7 +14,7 @@ from wsrm_mq.store.applications import HOP, INTAKE, hop_queue, sent_queue
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import channel, entry, hop, message, outbound_sequence, queue, routed
+from wsrm_mq.store.tables import entry, hop, message, outbound_sequence, queue, routed
 from wsrm_mq.views.sources import Requests, requests_to_nodes
 from wsrm_mq.views.words import counted, moment, span
 
@@ -62,18 +62,9 @@ class Waiting(NamedTuple):
 
 
 _WAITING: Final = compiled(
-    select(entry.c.id, routed.c.target, message.c.received_at, entry.c.deliveries, entry.c.last_error)
-    .join(routed, routed.c.message == entry.c.message)
-    .join(message, message.c.id == entry.c.message)
-    .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
-    .join(outbound_sequence, outbound_sequence.c.id == channel.c.outbound)
-    .join(queue, queue.c.id == outbound_sequence.c.queue)
-    .where(
-        outbound_sequence.c.peer == bindparam("next_hop"),
-        queue.c.name.startswith(HOP),
-        entry.c.outcome.is_(None),
-        entry.c.number >= 1,
-    )
+    routing.WAITS.join(message, message.c.id == entry.c.message)
+    .with_only_columns(entry.c.id, routed.c.target, message.c.received_at, entry.c.deliveries, entry.c.last_error)
+    .where(outbound_sequence.c.peer == bindparam("next_hop"))
     .order_by(entry.c.id)
     .limit(bindparam("limit"))
 )

@@ -18,7 +18,7 @@ from wsrm_mq.store.sqlite.connection import create_file, named, refuse_place, st
 from wsrm_mq.store.sqlite.files import lost, no_store, removed
 from wsrm_mq.store.sqlite.presence import in_use
 
-KNOWN: Final = ("0019", "0020", "0021", "0022", "0023")
+KNOWN: Final = ("0019", "0020", "0021", "0022", "0023", "0024")
 """Every revision this version can read, oldest first. A test holds it against the migration scripts."""
 
 HEAD: Final = KNOWN[-1]

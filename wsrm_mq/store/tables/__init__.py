@@ -23,7 +23,7 @@ from wsrm_mq.store.tables.messages import (
     reply,
     watermark,
 )
-from wsrm_mq.store.tables.routing import arrived, hop, route, routed
+from wsrm_mq.store.tables.routing import arrived, hop, moving, route, routed
 from wsrm_mq.store.tables.sending import channel, outbound_sequence
 from wsrm_mq.store.tables.service import counter, epoch, identity, instance, refusal
 from wsrm_mq.store.tables.table import metadata

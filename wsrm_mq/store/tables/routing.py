@@ -35,11 +35,23 @@ hop: Final = table(
     Column("last_error", Text),
     # The name of the node, as its last answer said it; NULL: it has not answered yet.
     Column("node", Text),
-    # Something that waits for it may have to go another way since routes have changed. What is put follows it so long.
-    Column("moves", Number, nullable=False, server_default="0"),
     # The numbers that it had acknowledged and lacks since it was put back from a copy, and when that was seen last.
     Column("forgot", Text),
     Column("forgot_at", Number),
+    sqlite_with_rowid=False,
+)
+
+# What waits for a next node, and may have to go another way since routes have changed: the nodes that have had it, a
+# JSON list of names, the queue that it is for, and the name of that there. What is put for the same queue follows.
+moving: Final = table(
+    "moving",
+    Column("via", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("sent_as", Text, primary_key=True),
+    # Where a first part of it has gone, and under which name: the rest follows, however routes change meanwhile.
+    Column("leads_to", Text),
+    Column("leads_as", Text),
     sqlite_with_rowid=False,
 )
 
