@@ -260,18 +260,16 @@ class Session:
         self._use.add("leases", backlog)
         try:
             subscription = await asyncio.to_thread(
-                partial(
-                    self._node.subscribe,
-                    tuple(queues),
-                    topic=topic,
-                    name=name,
-                    client=client or self.client,
-                    max_backlog=backlog,
-                    filter=filter,
-                    lease=lease,
-                    ack_batch=1,
-                    is_parallel=is_parallel,
-                )
+                self._node.subscribe,
+                tuple(queues),
+                topic=topic,
+                name=name,
+                client=client or self.client,
+                max_backlog=backlog,
+                filter=filter,
+                lease=lease,
+                ack_batch=1,
+                is_parallel=is_parallel,
             )
         except BaseException:
             self._use.give("subscriptions")

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
@@ -86,7 +85,7 @@ class QueueApplication:
         """Open the store."""
         async with self._starting:
             if self._watch is None:
-                node: Node = await asyncio.to_thread(partial(connect, self._where, auto_create=False))
+                node: Node = await asyncio.to_thread(connect, self._where, auto_create=False)
                 access = self._access_of(node.store, node.telling)
                 self.server = Server(node, Sessions(node, self._bounds), access, self._limits)
                 self._routes = Routes(node, self._hops)

@@ -238,8 +238,8 @@ async def settle_by_filter(call: Call) -> Response:
     call.principal.require("consume", queue)
     session = call.session()
     with session.heard():
-        settling = partial(call.node.settle, queue, asked.filter, asked.action, own=session.positions)
-        return cleared(await asyncio.to_thread(settling))
+        own = session.positions
+        return cleared(await asyncio.to_thread(call.node.settle, queue, asked.filter, asked.action, own=own))
 
 
 async def acknowledge(call: Call) -> Response:
@@ -415,9 +415,9 @@ async def subscribe_durable(call: Call) -> Response:
     session = call.session()
     client = asked.client or session.client
     _require_durable(call.principal, client, name, asked.topic)
-    making = partial(call.node.subscribe_durable, asked.topic, name, client=client, filter=asked.filter)
+    making = call.node.subscribe_durable
     with session.heard():
-        made = await asyncio.to_thread(making)
+        made = await asyncio.to_thread(making, asked.topic, name, client=client, filter=asked.filter)
         session.clients.add(client)
     return as_json(Named(made))
 
@@ -427,7 +427,7 @@ async def unsubscribe_durable(call: Call) -> Response:
     name, asked = call.names["name"], call.query(Client)
     client = asked.client or call.session().client
     call.principal.require("consume", queue_of(client, name))
-    return cleared(await asyncio.to_thread(partial(call.node.unsubscribe, name, client=client)))
+    return cleared(await asyncio.to_thread(call.node.unsubscribe, name, client=client))
 
 
 OPERATIONS: Final = (

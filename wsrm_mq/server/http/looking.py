@@ -242,7 +242,7 @@ async def declare(call: Call) -> Response:
     """Make a queue, or change the policy of one: options that are not named stay. Answers its policy."""
     queue, options = call.names["queue"], await call.json(dict[str, Any])
     call.principal.require("admin", queue)
-    return _policy(await asyncio.to_thread(partial(call.node.declare, queue, **options)))
+    return _policy(await asyncio.to_thread(call.node.declare, queue, **options))
 
 
 async def policy(call: Call) -> Response:
@@ -275,16 +275,15 @@ async def delete(call: Call) -> Response:
     queue, asked = call.names["queue"], call.query(Delete)
     call.principal.require("admin", queue)
     options = {"if_empty": asked.if_empty, "if_unused": asked.if_unused, "force": asked.force}
-    deleting = partial(call.node.delete, queue, **options, actor=call.principal.name)
-    return cleared(await asyncio.to_thread(deleting))
+    return cleared(await asyncio.to_thread(call.node.delete, queue, **options, actor=call.principal.name))
 
 
 async def purge(call: Call) -> Response:
     """Give up what is not leased."""
     queue, asked = call.names["queue"], call.query(Purge)
     call.principal.require("admin", queue)
-    purging = partial(call.node.purge, queue, asked.lower, asked.upper, actor=call.principal.name)
-    return cleared(await asyncio.to_thread(purging))
+    bounds = asked.lower, asked.upper
+    return cleared(await asyncio.to_thread(call.node.purge, queue, *bounds, actor=call.principal.name))
 
 
 async def peek(call: Call) -> Response:
@@ -298,13 +297,12 @@ async def positions(call: Call) -> Response:
     """The positions of the messages that are not settled, in order."""
     queue, asked = call.names["queue"], call.query(Live)
     call.principal.require("peek", queue)
-    looking = partial(call.node.positions, queue, after=asked.after, limit=asked.limit)
-    return as_json(LivePositions(await asyncio.to_thread(looking)))
+    found = await asyncio.to_thread(call.node.positions, queue, after=asked.after, limit=asked.limit)
+    return as_json(LivePositions(found))
 
 
 async def _peeked(call: Call, queue: str, page: Page) -> list[Message]:
-    looking = partial(call.node.peek, queue, after=page.after, limit=page.limit, filter=page.filter)
-    return await asyncio.to_thread(looking)
+    return await asyncio.to_thread(call.node.peek, queue, after=page.after, limit=page.limit, filter=page.filter)
 
 
 def _position(call: Call) -> int:
@@ -356,7 +354,7 @@ async def retain(call: Call) -> Response:
     """Keep what is published to topics of a pattern for a while, to be replayed."""
     pattern, asked = call.names["topic"], await call.json(Retain)
     call.principal.require_topics("admin", pattern)
-    await asyncio.to_thread(partial(call.node.declare_topic, pattern, retain=asked.retain))
+    await asyncio.to_thread(call.node.declare_topic, pattern, retain=asked.retain)
     return nothing()
 
 

@@ -77,8 +77,8 @@ async def put(call: Call) -> Response:
     if call.boundary is not None:
         acts = [put_of(part, queue) for part in await call.parts()]
         require(call.principal, acts)
-        together = partial(_together, call.node, acts)
-        positions = await put_with_room(call, _queues(acts), room.timeout, partial(asyncio.to_thread, together))
+        together = partial(asyncio.to_thread, _together, call.node, acts)
+        positions = await put_with_room(call, _queues(acts), room.timeout, together)
         return as_json(Positions(positions), 201)
     one = said(call.headers.get(MESSAGE))
     if one.queue is not None or one.topic is not None:
@@ -258,7 +258,7 @@ def _together(node: Node, acts: Sequence[PutOne]) -> list[int]:
 
 
 async def _published(node: Node, act: PutOne) -> Published:
-    return await asyncio.to_thread(partial(node.publish, act.topic or "", act.body, **act.options))
+    return await asyncio.to_thread(node.publish, act.topic or "", act.body, **act.options)
 
 
 def _seen_by(principal: Principal, done: Published) -> PublishedAt:

@@ -106,7 +106,7 @@ class Served:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _forget(self, durable: str) -> None:
-        await asyncio.to_thread(partial(self._node.unsubscribe, durable, client=self.session.client))
+        await asyncio.to_thread(self._node.unsubscribe, durable, client=self.session.client)
 
     # putting and settling
 
