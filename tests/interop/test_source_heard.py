@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.support.processes import Python
 from tests.support.programs import free_port
 from tests.support.proxy import Proxy
 from wsrm_mq.source import RMSource, Sent
-from wsrm_mq.testing import WSRM_1_1, Reply, RMVersion, SOAPVersion
+from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, Reply, RMVersion, SOAPVersion
 
 from .conftest import both_versions, texts
 from .java_server import JavaServer
@@ -37,7 +38,8 @@ __all__ = ["java_server"]
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(420)]
 
-FEW = 40
+FEW: Final = 40
+POLL: Final = b"/MakeConnection<"
 StartJavaServer = Callable[..., JavaServer]
 
 
@@ -65,12 +67,26 @@ def test_a_server_that_replies_at_an_address_does_each_order_once_and_each_reply
 ) -> None:
     server = java_server(name, argument or rm.label)
     address, listen = acks_to if name == "cxf" else (f"http://{acks_to[1]}/acks", acks_to[1])
-    with (
-        Proxy(server.port, OneRequestInFive()) as line,
-        RMSource(
-            tmp_path / "outbox.db", rm=rm.label, addressing="1.0", offers=True, acks_to=address, listen=listen
-        ) as source,
-    ):
+    with Proxy(server.port, OneRequestInFive()) as line:
+        send_few(line, tmp_path, rm, acks_to=address, listen=listen)
+    assert server.calls() == texts(1, FEW)
+
+
+def test_a_metro_server_that_is_polled_does_each_order_once_and_each_reply_is_fetched(
+    java_server: StartJavaServer, tmp_path: Path
+) -> None:
+    """It leaves each reply to a MakeConnection, and each acknowledgement too."""
+    server = java_server("metro", "1.1", "polled")
+    with Proxy(server.port, OneRequestInFive()) as line:
+        send_few(line, tmp_path, WSRM_1_1, polls=True)
+    assert server.calls() == texts(1, FEW)
+    fetched = [one for one in line.exchanges if POLL in one.request and one.answer is not None and one.answer.body]
+    assert sum(b"echoResponse" in one.answer.body for one in fetched if one.answer is not None) >= FEW / 2
+
+
+def send_few(line: Proxy, directory: Path, rm: RMVersion, **options: Any) -> None:
+    """Each order is acknowledged, and has its own reply where it wants one, when this returns."""
+    with RMSource(directory / "outbox.db", rm=rm.label, addressing="1.0", offers=True, **options) as source:
         asked: dict[str, Sent] = {}
         for n in range(1, FEW + 1):
             if n % 2:
@@ -81,10 +97,9 @@ def test_a_server_that_replies_at_an_address_does_each_order_once_and_each_reply
         assert source.flush(90)
         for text, sent in asked.items():
             assert Reply.parse(source.reply(sent, 1).content).body.findtext("{*}echoResult") == text
-    assert server.calls() == texts(1, FEW)
 
 
-@both_versions
+@pytest.mark.parametrize("rm", [WSRM_1_1, pytest.param(WSRM_1_0, marks=pytest.mark.long)], ids=["rm1.1", "rm1.0"])
 def test_our_server_that_replies_at_an_address_does_each_order_once_over_kills(
     tmp_path: Path, rm: RMVersion, python: Python, acks_to: tuple[str, str]
 ) -> None:

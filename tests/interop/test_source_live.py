@@ -29,6 +29,8 @@ from wsrm_mq.source import RMSource
 from wsrm_mq.testing import WSRM_1_1, Fate, Reply, RMVersion
 
 from .conftest import both_versions, texts
+from .gsoap_client import Variant, build, one_variant
+from .gsoap_server import GsoapServer
 from .java_server import JavaServer
 from .reliable import Reliable
 
@@ -225,6 +227,25 @@ def test_a_cxf_server_with_its_store_goes_on_with_the_sequence_and_misses_no_ord
     assert sum(abs(calls.index(one) - place) > 2 for place, one in enumerate(wanted)) <= 1
     assert in_doubt(store) == set()
     assert len(without_reply(store)) <= 3
+
+
+@one_variant
+def test_a_gsoap_server_misses_nothing_and_repeats_what_was_in_doubt_alone(
+    rm: RMVersion, variant: Variant, store: Path, tmp_path: Path, python: Python, request: pytest.FixtureRequest
+) -> None:
+    """It acknowledges and replies at an address. It has no reply for a copy, so none is lost but what a killed program
+    did not hear."""
+    program = build(variant, Path(request.config.rootpath, "build", "gsoap")).with_name("rmserver")
+    server = GsoapServer(program, tmp_path)
+    try:
+        acks_to = f"http://127.0.0.1:{free_port()}/acks"
+        have_all_sent(server, OneRequestInFive(), store, rm, python, acks_to=acks_to)
+        calls = server.calls()
+    finally:
+        server.kill()
+    assert list(dict.fromkeys(calls)) == texts(1, COUNT)
+    assert {text for text, count in Counter(calls).items() if count > 1} <= in_doubt(store)
+    assert len(without_reply(store)) <= 2
 
 
 class Ours(Reliable):

@@ -33,6 +33,8 @@ def waiting(partner: Partner) -> deque[Said]:
     def says(received: Reply) -> Said:
         if received.action == MAKE_CONNECTION.action:
             return messages.popleft() if messages else partner.answered(202)
+        if received.action == partner.speak.rm.action("SequenceAcknowledgement"):
+            return partner.answered(202)
         if received.sequence is None:
             return None
         partner.answer(received)
@@ -140,6 +142,28 @@ def test_what_waits_is_fetched_at_once_each_by_its_own_headers_and_acknowledged_
     said = [[ack[:2] for ack in one.acks] for one in polls(partner)]
     assert said == [[], [(offered, ((1, 1),))], [(offered, ((1, 2),))], [(offered, ((1, 3),))]]
     assert len({address_in(one) for one in polls(partner)}) == 1
+
+
+def test_a_destination_that_asks_for_an_acknowledgement_is_sent_one_and_again_where_it_gives_nothing_more(
+    source: Source, partner: Partner, waiting: deque[Said]
+) -> None:
+    """Metro reads none in a MakeConnection, and keeps the next reply back until it has it."""
+    sent = [ask(source, one) for one in "ab"]
+    assert partner.within(lambda: len(partner.places) == 2)
+    offered, first = offered_by(partner), next(one for one in partner.received if one.sequence is not None)
+    reply = reply_to(partner, first, offered, what="a").decode()
+    waiting.append(
+        reply.replace("<wsa:RelatesTo>", partner.speak.ack_requested_header(offered) + "<wsa:RelatesTo>").encode()
+    )
+    said = [(offered, ((1, 1),))]
+    assert polls_within(source, 2)
+    assert partner.within(
+        lambda: [[ack[:2] for ack in one.acks] for one in partner.saying("SequenceAcknowledgement")] == [said]
+    )
+    assert source.is_settled(sent[0])
+    assert not source.is_settled(sent[1])
+    assert polls_within(source, 4)
+    assert len(partner.saying("SequenceAcknowledgement")) > 1
 
 
 def test_what_comes_on_the_response_is_not_asked_for(source: Source, partner: Partner) -> None:

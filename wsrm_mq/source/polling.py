@@ -18,11 +18,12 @@ from wsrm_mq.delivery.hanging import SENDING, Patient
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.posted import Posted, posted
-from wsrm_mq.envelope.render import make_connection, reply_headers
+from wsrm_mq.envelope.render import make_connection, reply_headers, sequence_acknowledgement
 from wsrm_mq.envelope.reply import piggyback
 from wsrm_mq.errors import NotAnswered, StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.remembered import Recent
+from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.lasting import Repeated
 from wsrm_mq.store.outbound import OutboundRecord
@@ -95,7 +96,10 @@ class Polls:
         """Fetch what there is, about sequences to one destination."""
         address = about[0].principal or ""
         count, lost = 0, 0
+        before = self._turns.get(address)
         try:
+            if before is not None and before.pause > FIRST:  # it may lack the last acknowledgement
+                self._acknowledge(about)
             while count < _AT_ONCE and lost < _LOST and not self._pool.is_stopping:
                 come = self._fetched(about, address)
                 if come is None:
@@ -120,11 +124,9 @@ class Polls:
         """Ask for a message, and take it. ``None``: there was none."""
         terms, to = about[-1].value.terms, about[-1].endpoint
         assert to is not None
-        with self._store.reader() as db:
-            acks = [ack for one in about for ack in outbounds.read(db, one.id).reply_acknowledgements]
         body = make_connection(terms.soap, terms.addressing, terms.rm, to, address)
         message = own_message(to, body, terms.soap)
-        said = reply_headers(terms.soap, terms.rm, None, acks)
+        said = reply_headers(terms.soap, terms.rm, None, self._acknowledgements(about))
         content = piggyback(body, message.content_type, said) if said else body
         post = self._post.for_sender(about[-1].sender)
         come = posted(post, to.address, message.content_type, message.action, content)
@@ -133,8 +135,26 @@ class Polls:
             return None
         if come.headers is not None:
             self._arriving.take(address, come, come.headers)
+            if come.headers.ack_requested:
+                self._acknowledge(about)
             self._trouble.over()
         return come if come.headers is not None or come.left_alone is not None else None
+
+    def _acknowledge(self, about: list[OutboundRecord]) -> None:
+        """Acknowledge the replies that have come, in a request of its own: Metro reads no acknowledgement in a
+        MakeConnection, and keeps the next reply back until it has it."""
+        terms, to = about[-1].value.terms, about[-1].endpoint
+        acks = self._acknowledgements(about)
+        if to is None or not acks:
+            return
+        body = sequence_acknowledgement(terms.soap, terms.addressing, terms.rm, acks, to)
+        message = own_message(to, body, terms.soap)
+        posted(self._post.for_sender(about[-1].sender), to.address, message.content_type, message.action, body)
+
+    def _acknowledgements(self, about: list[OutboundRecord]) -> list[SequenceAcknowledgement]:
+        """Of the replies that have come."""
+        with self._store.reader() as db:
+            return [ack for one in about for ack in outbounds.read(db, one.id).reply_acknowledgements]
 
 
 def _is_refused(come: Posted, message_id: str) -> bool:

@@ -1,15 +1,16 @@
-/* A gSOAP RM Destination: it says on its standard output what it is called with.
+/* A gSOAP RM Destination: it says on its standard output the texts that it is called with.
 
    rmserver PORT
 
-One-way messages are acknowledged by nothing but CloseSequenceResponse, as gSOAP has it where AcksTo is anonymous. */
+One-way messages are acknowledged by nothing but CloseSequenceResponse, as gSOAP has it where AcksTo is anonymous. No
+connection is kept: having replied at an address, it would wait there for more. */
 #include "soapH.h"
 #include "wsaapi.h"
 #include "wsrmapi.h"
 #include "orders.nsmap"
 int main(int argc, char **argv)
 {
-  struct soap *soap = soap_new1(SOAP_IO_KEEPALIVE);
+  struct soap *soap = soap_new1(SOAP_IO_DEFAULT);
   soap_set_namespaces(soap, namespaces);
   soap_register_plugin(soap, soap_wsa);
   soap_register_plugin(soap, soap_wsrm);
@@ -26,12 +27,13 @@ int main(int argc, char **argv)
 }
 int tns__put_USCOREorder(struct soap *soap, LONG64 n, char *text) {
   if (soap_wsrm_check_send_empty_response(soap)) return soap->error;
-  printf("put %lld\n", (long long)n); fflush(stdout);
+  (void)n;
+  printf("%s\n", text); fflush(stdout);
   return SOAP_OK;
 }
 int tns__echo(struct soap *soap, char *text, struct tns__echoResponse *reply) {
   if (soap_wsrm_check(soap)) return soap->error;
-  printf("echo %s\n", text); fflush(stdout);
+  printf("%s\n", text); fflush(stdout);
   reply->echoResult = text;
   return soap_wsrm_reply(soap, NULL, "urn:example:orders/echoResponse");
 }
