@@ -12,6 +12,7 @@ from tests.conftest import Wrapped
 from tests.node.conftest import Connect, assert_sound
 from tests.node.test_pull import ALL, PUT, numbers
 from tests.support.in_process import FACTORY, InProcess, taken, until
+from wsrm_mq.node import Node
 from wsrm_mq.queue import operate
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.outside import run_once
@@ -111,6 +112,24 @@ def test_a_request_waits_for_the_consumer_where_an_acknowledgement_means_deliver
     assert one.ack() == "settled"
     sending.join(10)
     assert answers[0].startswith("200")
+
+
+@pytest.mark.local("has a node die")
+def test_a_sequence_that_is_terminated_is_no_longer_leased_by_a_consumer_that_has_died(
+    wrap: Callable[..., InProcess],
+) -> None:
+    service = wrap()
+    node = Node(service.path)
+    node.doorbell.stop()
+    node.upkeep.stop()
+    node.declare("/orders", lease=None)
+    identifier = service.create()
+    service.put(identifier, 1)
+    assert numbers(node.receive("/orders")) == [1]
+    node.store.suspend()
+    node.store.abandon()
+    run_once(service.path, lambda tx: operate.terminate(tx, identifier, drain=False, **WHO))
+    assert service.rows("SELECT owner, leased_until FROM lane WHERE identifier = ?", identifier) == [(None, None)]
 
 
 @pytest.mark.invariant("I3")

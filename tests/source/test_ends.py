@@ -232,6 +232,17 @@ def test_at_the_end_of_its_time_the_rest_goes_on_in_another(source: Source, part
     assert partner.saying("TerminateSequence") == []
 
 
+@pytest.mark.spec("S-TRM-008")
+def test_what_is_sent_when_its_time_is_over_comes_behind_what_it_has_left(source: Source, partner: Partner) -> None:
+    partner.expires = 600_000
+    sent_in_vain(source, partner, 2)
+    partner.says = lambda _received: None
+    source.clock.advance(601_000)
+    send(source, "late")
+    assert source.in_time()
+    assert partner.texts()[-3:] == ["0", "1", "late"]
+
+
 @pytest.mark.spec("S-TRM-008", "S-RET-003")
 def test_what_is_acknowledged_as_its_time_passes_is_not_sent_in_another(source: Source, partner: Partner) -> None:
     """The answer is on its way when the time is over: the sequence ends once it is there."""

@@ -17,7 +17,7 @@ from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.outbound import lanes_of, step_of
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.requests import close_element, go_on, pass_gap, refused, seal
+from wsrm_mq.queue.requests import close_element, go_on, is_over, pass_gap, refused, seal
 from wsrm_mq.queue.sending import Sent, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
@@ -206,12 +206,6 @@ def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tup
     if state is OutboundState.CREATED and outbound.value.last_number is not None:
         element = seal(tx, outbound)
     return () if element is None else tell_end_of_outbound(tx, element).claims
-
-
-def is_over(outbound: OutboundRecord, at: int) -> bool:
-    """Whether the time of a sequence is over at ``at``."""
-    until = outbound.value.terms.expires_at
-    return until is not None and at >= until
 
 
 def _is_told(tx: Transaction, outbound: OutboundRecord) -> bool:

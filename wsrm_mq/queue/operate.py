@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import apply_step, bury, give_up, step_of
 from wsrm_mq.queue.idle import make_idle, owner_lives
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
@@ -193,7 +192,7 @@ def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reas
         raise NotAllowed(f"{identifier} has ended{left}.")
     if not drain:
         if record.owner is not None and owner_lives(tx, record.owner) is False:
-            take_from_dead(tx, record)
+            make_idle(tx, record)
         record.on_hold_since = record.blocked = None
         record.wait(tx.now, None)
     tx.ledger("terminated", record, reason=reason, actor=actor)

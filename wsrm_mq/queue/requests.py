@@ -210,10 +210,18 @@ def current(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> Ou
         return None
     is_in_time = until is None or tx.reached < until - RENEWED_BEFORE
     is_heard = to.acks_to in (None, found.principal)
+    if is_over(found, tx.reached):
+        return None  # what it has left goes on in the next one, before all that waits there
     if is_in_time and is_heard and (found.offered is not None or not offers):
         return found
     step_of(tx, found, Own.SEAL)
     return None
+
+
+def is_over(outbound: OutboundRecord, at: int) -> bool:
+    """Whether the time of a sequence is over at ``at``."""
+    until = outbound.value.terms.expires_at
+    return until is not None and at >= until
 
 
 def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
@@ -462,6 +470,8 @@ def pass_gap(tx: Transaction, outbound: OutboundRecord) -> bool:
 def seal(tx: Transaction, outbound: OutboundRecord) -> TerminateSequence | None:
     """Let no message follow those in a sequence: it ends when they are acknowledged. Answers its end, if that is
     now."""
+    if is_over(outbound, tx.reached):
+        return None
     step_of(tx, outbound, Own.SEAL)
     was_open = outbound.value.is_open
     if outbound.value.last_number is not None:
