@@ -9,7 +9,7 @@ from sqlalchemy import and_, func, select
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.outbound import HAS_REQUESTS
-from wsrm_mq.store.phrases import listed, of, p
+from wsrm_mq.store.phrases import given, listed, of, p
 from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, reply
 
 _REQUESTS: Final = (
@@ -24,7 +24,7 @@ WAIT: Final = compiled(
 )
 """Positions and MessageIDs of the requests that wait."""
 OUTCOME: Final = compiled(
-    select(entry.c.outcome, entry.c.reason).where(entry.c.message == p("message")).order_by(entry.c.id.desc()).limit(1)
+    select(entry.c.outcome, entry.c.reason).where(given(entry, "message")).order_by(entry.c.id.desc()).limit(1)
 )
 """The outcome of the request that was stored at the position ``:message``, whatever sequence has it now."""
 _own, _beside, _head = entry.alias("own"), entry.alias("beside"), entry.alias("head")
@@ -44,7 +44,7 @@ WHY: Final = compiled(
     )
     .join(lane, lane.c.id == _own.c.lane)
     .join(_numbered, _numbered.c.lane == lane.c.id)
-    .where(_own.c.message == p("message"))
+    .where(given(_own, "message"))
     .order_by(_own.c.id.desc())
     .limit(1)
 )
@@ -65,7 +65,7 @@ REQUEST: Final = compiled(
     select(message.c.id, message.c.action)
     .join(entry, entry.c.id == message.c.id)
     .join(channel, and_(channel.c.lane == entry.c.lane, channel.c.is_numbered == 1))
-    .where(message.c.message_id == p("message_id"))
+    .where(given(message, "message_id"))
     .order_by(message.c.id.desc())
     .limit(1)
 )
@@ -93,7 +93,7 @@ AWAITED: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .where(
         *(HAS_REQUESTS, outbound_sequence.c.principal == p("acks_to")),
-        *(IS_LIVE, entry.c.wants_reply == 1, message.c.message_id == p("message_id")),
+        *(IS_LIVE, entry.c.wants_reply == 1, given(message, "message_id")),
     )
     .limit(1)
 )
@@ -101,7 +101,7 @@ AWAITED: Final = compiled(
 REPLY: Final = compiled(
     select(*of(reply, "status, headers, body"))
     .join(entry, entry.c.id == reply.c.entry)
-    .where(entry.c.message == p("message"))
+    .where(given(entry, "message"))
     .order_by(entry.c.id.desc())
     .limit(1)
 )

@@ -18,7 +18,7 @@ from wsrm_mq.store.tables.table import Number
 _LOOKED_AT: Final = 100
 
 ADD_CHANNEL: Final = compiled(adding(channel))
-DROP_CHANNEL: Final = compiled(delete(channel).where(channel.c.lane == p("lane")).returning(channel.c.outbound))
+DROP_CHANNEL: Final = compiled(delete(channel).where(given(channel, "lane")).returning(channel.c.outbound))
 CHANNEL: Final = {
     about: compiled(select(channel.c.lane).where(given(channel, f"{about}, address, parameters, is_numbered")))
     for about in ("answers", "outbound")
@@ -38,7 +38,7 @@ MAY_HAVE_ARRIVED: Final = compiled(
     select(entry.c.id)
     .join(channel, channel.c.lane == entry.c.lane)
     .where(
-        *(channel.c.outbound == p("outbound"), channel.c.is_numbered == 0),
+        *(given(channel, "outbound"), channel.c.is_numbered == 0),
         or_(entry.c.last_error.is_not(None), entry.c.deaths > 0),
     )
     .limit(1)
@@ -46,9 +46,9 @@ MAY_HAVE_ARRIVED: Final = compiled(
 """A row if something that is said about it has been sent before, and no answer to that was heard."""
 LEAVING: Final = compiled(
     select(channel.c.address, entry.c.id, message.c.received_at)
-    .join(entry, and_(entry.c.lane == channel.c.lane, entry.c.number == p("number")))
+    .join(entry, and_(entry.c.lane == channel.c.lane, given(entry, "number")))
     .join(message, message.c.id == entry.c.message)
-    .where(channel.c.lane == p("lane"))
+    .where(given(channel, "lane"))
 )
 """The address that the message with this number is sent to, its position, and the time at which it was stored."""
 _THERE: Final = (
@@ -134,7 +134,7 @@ IS_GAP: Final = or_(
 """An entry that was given up, taken out by an operator, or has gone on under another number: its own number is a gap
 for ever, unless it is acknowledged."""
 _OUT: Final = select(entry.c.number, entry.c.last_error).where(
-    *(entry.c.lane == p("lane"), entry.c.number >= 1),
+    *(given(entry, "lane"), entry.c.number >= 1),
     text("outcome IN ('dead', 'discarded')"),  # the words of an index
 )
 DEAD_IN: Final = compiled(_OUT.where(entry.c.outcome == "dead").order_by(entry.c.number).limit(1))

@@ -35,9 +35,7 @@ ADD_DEDUPE: Final = upserted(dedupe, "queue, message_id", "message, until")
 PUT_BEFORE: Final = compiled(select(dedupe.c.message, dedupe.c.until).where(given(dedupe, "queue, message_id")))
 FORGET_PUT: Final = compiled(delete(dedupe).where(given(dedupe, "queue, message_id")))
 POSITION_IN: Final = compiled(
-    select(entry.c.id).where(
-        entry.c.message == p("message"), func.coalesce(entry.c.origin, entry.c.queue) == p("queue")
-    )
+    select(entry.c.id).where(given(entry, "message"), func.coalesce(entry.c.origin, entry.c.queue) == p("queue"))
 )
 """The entry that a message has in a queue, or had before it was a dead letter."""
 
@@ -80,11 +78,11 @@ _IS_READY: Final = is_ready(p("now"))
 _LEASED: Final = _seen(entry.c.fence + 1, entry.c.deliveries + 1)
 """The entry as a lease that begins now makes it."""
 _IS_LETTER: Final = and_(entry.c.outcome == "dead", entry.c.owner.is_(None))
-_FIRST: Final = _LEASED.where(entry.c.queue == p("queue")).limit(p("count"))
+_FIRST: Final = _LEASED.where(given(entry, "queue")).limit(p("count"))
 READY: Final = Filtered(lambda *fits: _FIRST.where(_IS_READY, *fits).order_by(entry.c.priority.desc(), entry.c.id))
 LETTERS: Final = Filtered(lambda *fits: _FIRST.where(_IS_LETTER, *fits).order_by(entry.c.id))
 """Dead letters are ready in their queue."""
-_COUNTED: Final = select(entry.c.id).where(entry.c.queue == p("queue")).limit(p("count"))
+_COUNTED: Final = select(entry.c.id).where(given(entry, "queue")).limit(p("count"))
 
 
 def _count(*where: ColumnElement[bool]) -> Select[Any]:
@@ -95,7 +93,7 @@ COUNT_READY: Final = Filtered(lambda *fits: _count(_IS_READY, *fits))
 COUNT_LETTERS: Final = Filtered(lambda *fits: _count(_IS_LETTER, *fits))
 _IS_FREE_LANE: Final = and_(lane.c.served_at.is_not(None), absent(lane, "on_hold_since, owner, blocked"), HAS_UNSETTLED)
 _WAITS: Final = is_paused(lane.c.retry_from, lane.c.retry_at, p("now"))
-_IS_LEASABLE: Final = and_(lane.c.queue == p("queue"), _IS_FREE_LANE, not_(_WAITS))
+_IS_LEASABLE: Final = and_(given(lane, "queue"), _IS_FREE_LANE, not_(_WAITS))
 COUNT_GROUPED: Final = compiled(select(func.coalesce(func.sum(lane.c.limit - lane.c.cursor), 0)).where(_IS_LEASABLE))
 """Messages of groups that may be leased, those included that were settled out of their turn."""
 LEASABLE: Final = compiled(
@@ -176,7 +174,7 @@ LEFT_OF_RUN: Final = compiled(
 
 DUE_WAITS: Final = compiled(
     select(entry.c.id)
-    .where(entry.c.hold == p("hold"), IS_LIVE, entry.c.retry_at <= p("now"))
+    .where(given(entry, "hold"), IS_LIVE, entry.c.retry_at <= p("now"))
     .order_by(entry.c.retry_at)
     .limit(p("count"))
 )
@@ -212,7 +210,7 @@ def _first_end(leased: Table) -> ColumnElement[int | None]:
 
 def _leased_by(leased: Table) -> str:
     until = leased.c.leased_until
-    leases = select(leased.c.id).where(leased.c.owner == p("owner"), until.is_not(None), until <= p("until"))
+    leases = select(leased.c.id).where(given(leased, "owner"), until.is_not(None), until <= p("until"))
     return compiled(leases.order_by(until).limit(p("count")))
 
 
@@ -248,7 +246,7 @@ the next lease of an entry and of a group. ``now``: waits of groups are looked f
 
 
 def _count_leased(leased: Table) -> ColumnElement[int]:
-    return _leases(func.count(), leased).where(leased.c.queue == p("queue")).scalar_subquery()
+    return _leases(func.count(), leased).where(given(leased, "queue")).scalar_subquery()
 
 
 HOLDERS: Final = compiled(
@@ -265,12 +263,12 @@ _MESSAGE_OF: Final = message.c.id == entry.c.message
 LEFT_BEHIND: Final = compiled(
     union_all(
         _LEFT.select_from(entry.join(queue, queue.c.id == entry.c.queue).join(message, _MESSAGE_OF))
-        .where(entry.c.owner == p("owner"), entry.c.leased_until.is_not(None))
+        .where(given(entry, "owner"), entry.c.leased_until.is_not(None))
         .group_by(queue.c.name),
         _LEFT.select_from(
             lane.join(queue, queue.c.id == lane.c.queue).join(entry, _ITS_HEAD).join(message, _MESSAGE_OF)
         )
-        .where(lane.c.owner == p("owner"), lane.c.leased_until.is_not(None))
+        .where(given(lane, "owner"), lane.c.leased_until.is_not(None))
         .group_by(queue.c.name),
     )
 )
@@ -278,7 +276,7 @@ LEFT_BEHIND: Final = compiled(
 
 # looking at queues
 
-_IN_QUEUE: Final = and_(entry.c.queue == p("queue"), entry.c.priority.is_not(None), IS_LIVE)
+_IN_QUEUE: Final = and_(given(entry, "queue"), entry.c.priority.is_not(None), IS_LIVE)
 _STATE: Final = entry_state(p("now"))
 _REASON: Final = func.coalesce(entry_reason(p("now")), "")
 _PEEKED: Final = SEEN.add_columns(
@@ -286,11 +284,11 @@ _PEEKED: Final = SEEN.add_columns(
     *(func.coalesce(entry.c.reason, ""), entry.c.settled_at, entry.c.leased_until),
 ).outerjoin(lane, lane.c.id == entry.c.lane)
 _NEXT_PEEKED: Final = _PEEKED.where(entry.c.id > p("after")).order_by(entry.c.id).limit(p("count"))
-_IS_PUT_ASIDE: Final = and_(entry.c.queue == p("queue"), entry.c.outcome == "dead")
+_IS_PUT_ASIDE: Final = and_(given(entry, "queue"), entry.c.outcome == "dead")
 PEEK: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IN_QUEUE, *fits))
 PEEK_LETTERS: Final = Filtered(lambda *fits: _NEXT_PEEKED.where(_IS_PUT_ASIDE, *fits))
 PEEK_AT: Final = compiled(
-    _PEEKED.where(*(entry.c.id == p("key"), entry.c.queue == p("queue")), or_(IS_LIVE, entry.c.outcome == "dead"))
+    _PEEKED.where(*(entry.c.id == p("key"), given(entry, "queue")), or_(IS_LIVE, entry.c.outcome == "dead"))
 )
 UNSETTLED_IN: Final = Filtered(
     lambda *fits: (
@@ -349,7 +347,7 @@ _AS_IT_WAS_PUT: Final = {
 REDRIVE: Final = compiled(_these(**_FREE, **_AS_IT_WAS_PUT, queue=p("queue")).where(entry.c.outcome == "dead"))
 FREE_LETTERS: Final = compiled(
     select(entry.c.id)
-    .where(entry.c.queue == p("queue"), _IS_LETTER, entry.c.id > p("after"))
+    .where(given(entry, "queue"), _IS_LETTER, entry.c.id > p("after"))
     .order_by(entry.c.id)
     .limit(p("count"))
 )

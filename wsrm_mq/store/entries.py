@@ -15,7 +15,7 @@ from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, lo
 
 IS_LIVE: Final = entry.c.outcome.is_(None)
 _KEY: Final = entry.c.id == p("key")
-_FROM_LOWER: Final = and_(entry.c.lane == p("lane"), entry.c.number >= p("lower"), IS_LIVE)
+_FROM_LOWER: Final = and_(given(entry, "lane"), entry.c.number >= p("lower"), IS_LIVE)
 IN_RANGE: Final = and_(_FROM_LOWER, entry.c.number < p("upper"))
 ONE_DEATH_MORE: Final = {
     "deaths": entry.c.deaths + 1,
@@ -88,7 +88,7 @@ _WATERMARK: Final = select(watermark.c.upto).where(watermark.c.name == "connecti
 _LAST_INDEXED: Final = select(func.max(connection_message.c.message)).where(given(connection_message, "connection"))
 _LAST_BEHIND: Final = (
     select(func.max(message.c.id))
-    .where(message.c.id > watermark.c.upto, message.c.connection == p("connection"))
+    .where(message.c.id > watermark.c.upto, given(message, "connection"))
     .correlate(watermark)
 )
 NOT_INDEXED: Final = compiled(
@@ -144,13 +144,13 @@ REMARK: Final = changed(entry, reason=p("reason"))
 MARK_LATE: Final = changed(entry, late=1)
 COUNT_UNSETTLED: Final = compiled(select(func.count()).where(_FROM_LOWER))
 UNNAMED: Final = compiled(
-    select(entry.c.number).where(entry.c.lane == p("lane"), entry.c.named == 0).order_by(entry.c.number)
+    select(entry.c.number).where(given(entry, "lane"), entry.c.named == 0).order_by(entry.c.number)
 )
 HELD_BYTES: Final = compiled(
     select(func.coalesce(func.sum(message.c.body_size), 0))
     .select_from(entry)
     .join(message, message.c.id == entry.c.message)
-    .where(entry.c.lane == p("lane"), entry.c.number >= p("limit"), IS_LIVE)
+    .where(given(entry, "lane"), entry.c.number >= p("limit"), IS_LIVE)
 )
 LEAVES: Final = compiled(
     select(message.c.id, message.c.body_size, entry.c.asks)
@@ -180,7 +180,7 @@ IS_LIVE_AT: Final = compiled(select(entry.c.id).where(_KEY, IS_LIVE))
 
 
 ADD_REPLY: Final = compiled(adding(reply))
-HAS_REPLY: Final = compiled(select(reply.c.entry).where(reply.c.entry == p("entry")))
+HAS_REPLY: Final = compiled(select(reply.c.entry).where(given(reply, "entry")))
 OUTCOME_AND_REPLY: Final = compiled(
     select(*of(entry, "outcome, lane, number"), *of(reply, "status, headers, body, number, outgoing_entry"))
     .join(reply, reply.c.entry == entry.c.id, isouter=True)
@@ -193,7 +193,7 @@ ANSWERED_WITH: Final = compiled(
     .select_from(_NUMBERS)
     .join(reply, reply.c.number.between(_NUMBERS.c.lower, _NUMBERS.c.upper))
     .join(entry, entry.c.id == reply.c.entry)
-    .where(reply.c.outbound == p("outbound"), reply.c.outgoing_entry.is_(None))
+    .where(given(reply, "outbound"), reply.c.outgoing_entry.is_(None))
 )
 """The numbers of the requests whose replies have left on a response, with ``:numbers`` of ``:outbound``: a JSON
 list of [lower, upper]."""

@@ -21,7 +21,7 @@ _first = lane.alias()
 _FIRST_PEER: Final = (
     select(_first.c.peer)
     .join_from(channel, _first, _first.c.id == channel.c.lane)
-    .where(channel.c.address == p("address"), _first.c.principal.is_(None))
+    .where(given(channel, "address"), _first.c.principal.is_(None))
     .order_by(_first.c.id)
     .limit(1)
     .scalar_subquery()

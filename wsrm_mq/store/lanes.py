@@ -37,21 +37,19 @@ _LANE: Final = (
     .outerjoin(outbound_sequence, outbound_sequence.c.answers == lane.c.id)
 )
 LANE_COLUMNS: Final = tuple(_LANE.selected_columns.keys())
-LANE_BY_IDENTIFIER: Final = compiled(_LANE.where(lane.c.identifier == p("identifier")))
+LANE_BY_IDENTIFIER: Final = compiled(_LANE.where(given(lane, "identifier")))
 LANE_BY_ID: Final = compiled(_LANE.where(lane.c.id == p("key")))
 SEQUENCE_BY_CREATE_ID: Final = compiled(
     select(lane.c.id)
     .join(sequence, sequence.c.lane == lane.c.id)
-    .where(sequence.c.create_id == p("create_id"), lane.c.queue == p("queue"))
+    .where(given(sequence, "create_id"), given(lane, "queue"))
     .order_by(sequence.c.lane.desc())
     .limit(1)
 )
 OPEN_OF_CONNECTION: Final = compiled(
     select(lane.c.id).where(given(lane, "connection, queue"), lane.c.ended_at.is_(None))
 )
-OPEN_OF_CONNECTIONS: Final = compiled(
-    select(lane.c.id).where(lane.c.connection == p("connection"), lane.c.ended_at.is_(None))
-)
+OPEN_OF_CONNECTIONS: Final = compiled(select(lane.c.id).where(given(lane, "connection"), lane.c.ended_at.is_(None)))
 
 
 def _open_of(*who: ColumnElement[bool]) -> Select[tuple[int]]:
@@ -86,10 +84,10 @@ STOPS: Final = compiled(select(lane.c.on_hold_since, lane.c.discard_from).where(
 _IS_RUN: Final = lane.c.leased_until.is_(None)
 """Its owner runs it; else a consumer has leased it."""
 CLAIMS_OF: Final = compiled(
-    select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(lane.c.owner == p("owner"), _IS_RUN)
+    select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(given(lane, "owner"), _IS_RUN)
 )
 OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None), _IS_RUN))
-OWNED_BY: Final = compiled(select(lane.c.id).where(lane.c.owner == p("owner"), _IS_RUN))
+OWNED_BY: Final = compiled(select(lane.c.id).where(given(lane, "owner"), _IS_RUN))
 _OURS: Final = and_(lane.c.served_at.is_(None), IS_OURS)
 _DELIVERABLE: Final = (
     select(lane.c.id)
@@ -147,11 +145,9 @@ RUN_BOUNDS: Final = compiled(  # in a lane that consumers lease, one message: wh
     .outerjoin(sequence, sequence.c.lane == func.coalesce(channel.c.answers, _SOURCE))
     .where(lane.c.id == p("key"))
 )
-RANGES: Final = compiled(
-    select(range_.c.lower, range_.c.upper).where(range_.c.lane == p("lane")).order_by(range_.c.lower)
-)
-DROP_RANGES: Final = compiled(delete(range_).where(range_.c.lane == p("lane")))
-DROP_RANGE: Final = compiled(delete(range_).where(range_.c.lane == p("lane"), range_.c.lower == p("key")))
+RANGES: Final = compiled(select(*of(range_, "lower, upper")).where(given(range_, "lane")).order_by(range_.c.lower))
+DROP_RANGES: Final = compiled(delete(range_).where(given(range_, "lane")))
+DROP_RANGE: Final = compiled(delete(range_).where(given(range_, "lane"), range_.c.lower == p("key")))
 GAP_OPEN: Final = "gap_open"
 """The event in the ledger that tells of one; its number is that of the first message that is missing."""
 

@@ -15,7 +15,7 @@ from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store.applications import FOREIGN
 from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, LOOSE_NUMBER, TO_RUN
-from wsrm_mq.store.phrases import absent, adding, p
+from wsrm_mq.store.phrases import absent, adding, given, p
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.tables import entry, loose, message
@@ -59,7 +59,7 @@ RUNNABLE_LOOSE: Final = compiled(
 NEXT_LOOSE_RETRY: Final = compiled(
     select(func.min(entry.c.retry_at)).where(_IS_FREE, entry.c.retry_at.is_not(None), _OURS)
 )
-LOOSE_CLAIMS_OF: Final = compiled(select(entry.c.id, entry.c.fence).where(_RUNS, entry.c.owner == p("owner")))
+LOOSE_CLAIMS_OF: Final = compiled(select(entry.c.id, entry.c.fence).where(_RUNS, given(entry, "owner")))
 OWNED_LOOSE: Final = compiled(select(entry.c.id).where(_RUNS))
 UNSETTLED_LOOSE: Final = compiled(select(entry.c.id).where(_IS_DISPATCHED))
 LOOSE_PARTNERS: Final = compiled(select(loose.c.partner).where(loose.c.partner.is_not(None)).distinct())

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import changed, changing, listed, p
+from wsrm_mq.store.phrases import changed, changing, given, listed, p
 from wsrm_mq.store.tables import entry, lane, loose, message, queue
 
 ENDPOINTS: Final = compiled(select(queue.c.id, queue.c.mode).where(queue.c.mode.is_not(None)))
@@ -27,7 +27,7 @@ LANES_BY_PARTNER: Final = compiled(
 """Queue and partner of lanes that go on, and whether they are consumed."""
 LANES_OF: Final = compiled(
     select(lane.c.id).where(
-        *(_OF_ENDPOINT, lane.c.queue == p("queue"), lane.c.partner.is_not_distinct_from(p("partner"))),
+        *(_OF_ENDPOINT, given(lane, "queue"), lane.c.partner.is_not_distinct_from(p("partner"))),
         _is_now(lane.c.served_at),
     )
 )
@@ -39,7 +39,7 @@ _GOES: Final[dict[str, Any]] = {
 }
 """The changes of an entry that goes to the other mode: it had its deadline from the queue, and waited for others."""
 MOVE_ENTRIES: Final = compiled(
-    update(entry).where(entry.c.lane == p("lane"), entry.c.number >= 1, _IS_ONE_WAY).values(_GOES)
+    update(entry).where(given(entry, "lane"), entry.c.number >= 1, _IS_ONE_WAY).values(_GOES)
 )
 _LOOSE: Final = select(entry.c.queue).join(loose, loose.c.entry == entry.c.id).where(entry.c.outcome.is_(None))
 LOOSE_BY_PARTNER: Final = compiled(
@@ -49,7 +49,7 @@ LOOSE_BY_PARTNER: Final = compiled(
 )
 LOOSE_OF: Final = compiled(
     _LOOSE.with_only_columns(entry.c.id, entry.c.owner, maintain_column_froms=True).where(
-        *(entry.c.queue == p("queue"), loose.c.partner.is_not_distinct_from(p("partner"))),
+        *(given(entry, "queue"), loose.c.partner.is_not_distinct_from(p("partner"))),
         *(entry.c.wants_reply == 0, _is_now(entry.c.priority)),
     )
 )

@@ -33,7 +33,7 @@ _SAVED: Final = (
 _NAMES: Final = tuple(f"outbound_{column.name}" for column in outbound.columns)
 OUTBOUND_COLUMNS: Final = tuple(column.label(name) for column, name in zip(outbound.columns, _NAMES, strict=True))
 """The columns that ``OutboundRecord.load`` reads, to be selected in any query."""
-_KEY: Final = outbound.c.id == p("id")
+_KEY: Final = given(outbound, "id")
 HAS_ENDED: Final = or_(*(outbound.c.state == state.value for state in sorted(OUTBOUND_ENDED)))
 HAS_REQUESTS: Final = outbound.c.answers.is_(None)
 REQUESTS_GO_ON: Final = and_(HAS_REQUESTS, ~HAS_ENDED)
@@ -44,7 +44,7 @@ AGREE: Final = compiled(update(outbound).where(_KEY).values(identifier=p("identi
 """Write down that its destination has created the sequence."""
 REPLIED: Final = compiled(update(outbound).where(_KEY).values(replied=p("replied")))
 """A reply has come in the sequence that it offers."""
-DROP_ANSWERING: Final = compiled(delete(outbound).where(outbound.c.answers == p("answers")))
+DROP_ANSWERING: Final = compiled(delete(outbound).where(given(outbound, "answers")))
 DROP_OVER: Final = compiled(
     delete(outbound).where(
         *(_KEY, HAS_REQUESTS, HAS_ENDED), ~select(channel.c.lane).where(channel.c.outbound == p("id")).exists()
@@ -141,7 +141,7 @@ OFFERING: Final = compiled(select(outbound.c.id).where(HAS_REQUESTS, outbound.c.
 """The sequence of requests that offers this one for their replies."""
 _FOUND: Final = select(outbound.c.id, outbound.c.answers)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
-FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(outbound.c.identifier == p("identifier")))
+FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(given(outbound, "identifier")))
 _OUTBOUND: Final = compiled(select(*OUTBOUND_COLUMNS).where(_KEY))
 IDENTIFIER_IN_USE: Final = compiled(
     union_all(*(select(literal(1)).where(given(named, "identifier")) for named in (lane, outbound)))

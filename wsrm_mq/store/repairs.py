@@ -21,7 +21,7 @@ STORED: Final = compiled(
     .where(entry.c.id == p("key"))
 )
 REPLAY_OF: Final = compiled(
-    select(entry.c.id).where(entry.c.message == p("message"), entry.c.replay_of == p("key")).order_by(entry.c.id.desc())
+    select(entry.c.id).where(given(entry, "message"), entry.c.replay_of == p("key")).order_by(entry.c.id.desc())
 )
 WITHDRAW_DEAD_LETTER: Final = compiled(
     changing(entry, outcome="discarded", reason=p("reason"), settled_at=p("now")).where(entry.c.outcome == "dead")

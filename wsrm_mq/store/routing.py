@@ -176,13 +176,11 @@ MOVED: Final = compiled(
 )
 SEND_AS: Final = compiled(
     update(routed)
-    .where(routed.c.message.in_(select(entry.c.message).where(entry.c.lane == p("lane"))), _FOR)
+    .where(routed.c.message.in_(select(entry.c.message).where(given(entry, "lane"))), _FOR)
     .values(sent_as=p("sent_as"))
 )
 """Have those that have come into a lane another name at the next node."""
-NO_DEADLINE: Final = compiled(
-    update(routed).where(routed.c.message == p("message")).values(expires_at=None, reach_by=None)
-)
+NO_DEADLINE: Final = compiled(update(routed).where(given(routed, "message")).values(expires_at=None, reach_by=None))
 """Have a message that is sent again live as long as it takes."""
 IS_LATE: Final = compiled(
     select(routed.c.message).where(
@@ -206,7 +204,7 @@ EXPRESS_BEFORE: Final = compiled(
     .order_by(outbound_sequence.c.id)
 )
 """The sequences of express messages that earlier runs of the store have begun."""
-LANES_OF: Final = compiled(select(channel.c.lane).where(channel.c.outbound == p("outbound")))
+LANES_OF: Final = compiled(select(channel.c.lane).where(given(channel, "outbound")))
 TO_SEND: Final = compiled(
     select(lane.c.id)
     .join(channel, channel.c.lane == lane.c.id)
@@ -232,9 +230,7 @@ _WISHING: Final = (
 GIVEN_UP: Final = compiled(_WISHING.where(entry.c.id == p("key"), routed.c.asks > 0))
 """The facts that are told of a message which goes no further from its transmission queue."""
 LEFT: Final = compiled(
-    _WISHING.where(
-        message.c.id.in_(listed("keys")), *(entry.c.lane == p("lane"), routed.c.asks.op("&")(p("record")) > 0)
-    )
+    _WISHING.where(message.c.id.in_(listed("keys")), *(given(entry, "lane"), routed.c.asks.op("&")(p("record")) > 0))
 )
 """The same of those messages of a lane that a record is wished for."""
 HOME: Final = compiled(
@@ -247,7 +243,7 @@ HOME: Final = compiled(
 # the guard against repeats
 
 _OF_NAME: Final = select(queue.c.id).where(
-    or_(queue.c.name == p("name"), queue.c.name.between(p("name").op("||")("#"), p("name").op("||")("$")))
+    or_(given(queue, "name"), queue.c.name.between(p("name").op("||")("#"), p("name").op("||")("$")))
 )
 HAS_ARRIVED: Final = compiled(
     select(arrived.c.at).where(arrived.c.queue.in_(_OF_NAME), given(arrived, "node, incarnation, position"))

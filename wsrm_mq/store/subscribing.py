@@ -40,7 +40,7 @@ OTHER_LOADS: Final = compiled(
     .join(client, client.c.id == subscription.c.client)
     .join(instance, instance.c.id == client.c.instance)
     .where(
-        subscription.c.queue == p("queue"),
+        given(subscription, "queue"),
         absent(subscription, "ended_at, filter"),
         *(client.c.instance != p("instance"), instance.c.ended_at.is_(None)),
     )

@@ -7,15 +7,15 @@ from typing import Final
 from sqlalchemy import delete, insert, select, update
 
 from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import adding, p
+from wsrm_mq.store.phrases import adding, given, p
 from wsrm_mq.store.tables import outbox, token
 
 TOKENS: Final = compiled(select(*token.columns).order_by(token.c.name))
-TOKEN: Final = compiled(select(*token.columns).where(token.c.name == p("name")))
-TOKEN_OF_CERTIFICATE: Final = compiled(select(token.c.name).where(token.c.certificate == p("certificate")))
+TOKEN: Final = compiled(select(*token.columns).where(given(token, "name")))
+TOKEN_OF_CERTIFICATE: Final = compiled(select(token.c.name).where(given(token, "certificate")))
 ADD_TOKEN: Final = compiled(adding(token, "used_at"))
-DROP_TOKEN: Final = compiled(delete(token).where(token.c.name == p("name")).returning(token.c.name))
-TOKEN_USED: Final = compiled(update(token).where(token.c.name == p("name")).values(used_at=p("at")))
+DROP_TOKEN: Final = compiled(delete(token).where(given(token, "name")).returning(token.c.name))
+TOKEN_USED: Final = compiled(update(token).where(given(token, "name")).values(used_at=p("at")))
 _IS_IT: Final = (outbox.c.principal == p("owner"), outbox.c.lane == p("which"))
 OUTBOX_LAST: Final = compiled(select(outbox.c.last).where(*_IS_IT))
 MOVE_OUTBOX: Final = compiled(

@@ -22,7 +22,7 @@ BOUND: Final = compiled(select(binding.c.id).where(_IS_BINDING))
 BIND: Final = compiled(adding(binding, "id", created_at=p("now")))
 UNBIND_ONE: Final = compiled(delete(binding).where(_IS_BINDING))
 UNBIND: Final = compiled(delete(binding).where(given(binding, "queue, pattern")).returning(binding.c.id))
-UNBIND_ALL: Final = compiled(delete(binding).where(binding.c.queue == p("queue")))
+UNBIND_ALL: Final = compiled(delete(binding).where(given(binding, "queue")))
 LOGS: Final = compiled(
     select(*QUEUE_COLUMNS).where(queue.c.kind == "topic", queue.c.policy.is_not(None)).order_by(queue.c.id)
 )
