@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +26,7 @@ from wsrm_mq.sequence.elements import (
 )
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import WSRM_1_0, WSRM_1_1, RMVersion
 
 
@@ -96,17 +98,40 @@ def test_an_answer_of_1_0_is_committed_before_the_next_message_leaves() -> None:
     ],
     ids=["more", "more behind a gap", "not all", "nothing", "more than was sent", "more than it may say"],
 )
-def test_an_answer_is_left_out_where_the_next_one_acknowledges_the_same(
+def test_the_next_answer_is_taken_in_the_place_of_one_where_it_acknowledges_the_same(
     earlier: list[tuple[int, int]], later: list[tuple[int, int]], is_said_again: bool
 ) -> None:
     first, second = heard(3, earlier), heard(4, later)
     assert first is not None
     assert second is not None
     second.follow(first)
-    assert (first.is_said_again, second.is_said_again) == (is_said_again, False)
+    assert (first.later, second.later) == (second if is_said_again else None, None)
 
 
 def test_an_answer_that_asks_something_is_heard_by_itself() -> None:
     assert Said(WSRM_1_1).is_plain(3)
     assert not Said(WSRM_1_1, ack_requested=(AckRequested("urn:s"),)).is_plain(3)
     assert not Said(WSRM_1_1, fault=SequenceFault("UnknownSequence", "urn:s")).is_plain(3)
+
+
+def test_of_answers_that_say_the_same_the_last_is_taken_once_in_a_transaction() -> None:
+    """One that is rolled back has taken none."""
+    first, last = heard(3, [(1, 3)]), heard(4, [(1, 4)])
+    assert first is not None
+    assert last is not None
+    taken = []
+
+    def take(tx: Any) -> Receipt:
+        receipt = Receipt()
+        receipt.acknowledged = (3, 4) if tx not in taken else ()
+        taken.append(tx)
+        return receipt
+
+    last.verb = take
+    last.follow(first)
+    rolled_back, committed = object(), object()
+    for tx in (rolled_back, committed):
+        receipts = [one.take(cast(Transaction, tx)) for one in (first, last)]
+        assert [one.acknowledged for one in receipts] == [(3, 4), ()]
+        assert [first.has_settled(3), last.has_settled(4), last.has_settled(5)] == [True, True, False]
+    assert taken == [rolled_back, committed]

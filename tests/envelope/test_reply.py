@@ -36,6 +36,15 @@ def test_the_place_that_is_told_is_where_a_look_at_the_whole_reply_finds_it(head
     assert piggyback(completed, SOAP.media_type, fragment, place) == piggyback(completed, SOAP.media_type, fragment)
 
 
+def test_envelopes_that_begin_alike_have_their_blocks_in_the_same_place_and_others_have_not() -> None:
+    """The last beginning is remembered, by Content-Type."""
+    for header, codec in (("", "utf-8"), (f"<e:Header>{OTHER}</e:Header>", "utf-8"), ("", "utf-16"), ("", "utf-8")):
+        for action in ("urn:one", "urn:two"):
+            completed, place = complete_reply(reply(header, codec), SOAP.media_type, SOAP, WSA_2005, None, action)
+            expected = piggyback(completed, SOAP.media_type, b"<a/>", place)
+            assert piggyback(completed, SOAP.media_type, b"<a/>") == expected
+
+
 def test_the_place_in_a_part_of_many_is_that_of_the_envelope() -> None:
     content_type = f'multipart/related; boundary="b"; type="{SOAP.media_type}"'
     envelope = reply("", "utf-8")

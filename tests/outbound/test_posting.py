@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -311,3 +311,73 @@ def test_an_upload_that_goes_on_is_not_cut_off_by_the_time_that_one_piece_has() 
         poster = Poster(Allowed.listed("to", ("127.0.0.1",)), seconds=2.0)
         assert poster.post(f"http://127.0.0.1:{server.server_port}/orders", FIELDS, bytes(40_000_000)).status == 202
         server.shutdown()
+
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "is_kept"),
+    [
+        ([_OK + b"Content-Length: 4\r\n\r\n<a/>"], b"<a/>", True),
+        ([_OK, b"Content-Length: 4\r\n\r", b"\n<a", b"/>"], b"<a/>", True),
+        ([_OK + b"Content-Length: 4\r\n\r\n<a", b"/>"], b"<a/>", True),
+        ([_OK + b"Connection: Keep-Alive\r\nContent-Length: 0\r\n\r\n"], b"", True),
+        ([_OK + b"Set-Cookie: a\r\nSet-Cookie: b\r\nContent-Length: 4\r\n\r\n<a/>"], b"<a/>", True),
+        ([_OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n<a\r\n2\r\n/>\r\n0\r\n\r\n"], b"<a/>", True),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n" + _OK + b"Content-Length: 4\r\n\r\n<a/>"], b"<a/>", True),
+        ([b"HTTP/1.1 204 No Content\r\nContent-Length: 9\r\n\r\n"], b"", True),
+        ([_OK + b"X-Folded: a\r\n b\r\nContent-Length: 4\r\n\r\n<a/>"], b"<a/>", True),
+        ([_OK + b"Content-Length: 4\r\n\r\n<a/>HTTP/1.1 200 OK\r\n"], b"<a/>", False),
+        ([_OK + b"Connection: close\r\nContent-Length: 4\r\n\r\n<a/>"], b"<a/>", False),
+        ([b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\n<a/>"], b"<a/>", False),
+    ],
+    ids=["plain", "dripping", "in two", "keep", "twice", "chunks", "interim", "none", "folded", "more", "close", "1.0"],
+)
+def test_an_answer_is_read_to_its_end_and_no_further(said: list[bytes], content: bytes, is_kept: bool) -> None:
+    with _speaking(said) as (url, connections):
+        poster = Poster(Allowed.listed("to", ("127.0.0.1",)), seconds=5.0)
+        answers = [poster.post(url, FIELDS, b"<order/>") for _ in range(2)]
+        assert [answer.content for answer in answers] == [content] * 2
+        assert answers[0].status in (200, 204)
+        assert len(connections) == (1 if is_kept else 2)
+
+
+@pytest.mark.parametrize("said", [b"", _OK + b"Content-Length: 9\r\n\r\n<a/>", b"SMTP\r\n\r\n"])
+def test_an_answer_that_breaks_off_is_none(said: bytes) -> None:
+    with _speaking([said], ends=True) as (url, _connections), pytest.raises(NotAnswered):
+        Poster(Allowed.listed("to", ("127.0.0.1",)), seconds=5.0).post(url, FIELDS, b"<order/>")
+
+
+def test_a_header_that_would_be_two_is_not_sent_nor_quoted() -> None:
+    with pytest.raises(ValueError, match="'SOAPAction' cannot be sent") as raised:
+        Poster(Allowed.listed("to", ("127.0.0.1",))).post("http://127.0.0.1:9/", {"SOAPAction": "a\r\nb: c"}, b"")
+    assert "b: c" not in str(raised.value)
+
+
+@contextmanager
+def _speaking(said: list[bytes], *, ends: bool = False) -> Iterator[tuple[str, list[object]]]:
+    """A server that answers every request with these pieces; its URL, and the connections that it has had."""
+    connections: list[object] = []
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while connection.recv(65_536):
+                for piece in said:
+                    connection.sendall(piece)
+                    time.sleep(0.01)
+                if ends:
+                    return
+
+    def run() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _peer = server.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connections.append(connection)
+                threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=run, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/", connections
+        server.shutdown(socket.SHUT_RDWR)

@@ -104,6 +104,39 @@ def test_it_has_a_key_of_its_own_which_is_given_once_and_leads_to_it_as_its_name
     assert add(one) > key
 
 
+def test_what_is_kept_of_it_in_memory_is_what_is_committed(node: Node) -> None:
+    one, other = (node.start(Serving(sends=True)) for _ in range(2))
+    add(one)
+    put(one)
+
+    def breaks(tx: Transaction) -> None:
+        give_number(tx, ours(tx), is_last=True)
+        tx.flush()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        one.run(breaks)
+    assert state(one) == (OutboundState.CREATED, 1, "")
+    put(other)
+    acknowledge(one, (1, 2))
+    assert state(other) == (OutboundState.CREATED, 2, "1-2")
+    put(one)
+    assert state(other) == (OutboundState.CREATED, 3, "1-2")
+
+
+def test_as_many_are_held_as_wait_for_its_window(one: Instance) -> None:
+    add(one)
+    for _ in range(30):
+        put(one)
+    held = []
+    for upper in (1, 8, 9, 18, 30):
+        acknowledge(one, (1, upper))
+        (row,) = one.rows('SELECT held, "limit" FROM lane')
+        assert one.rows(f"SELECT count(*) AS n FROM entry WHERE number >= {row['limit']}") == [{"n": row["held"]}]
+        held.append(row["held"])
+    assert held == [21, 14, 12, 0, 0]
+
+
 def test_its_name_is_that_of_no_other_sequence(one: Instance) -> None:
     inbound = one.create(offer="urn:offered").terms.identifier
     for taken in (inbound, "urn:offered"):

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +63,10 @@ class Source(RMSource):
         """State, highest number and acknowledged numbers of each sequence."""
         return self.rows("SELECT state, given, acknowledged FROM outbound_sequence ORDER BY id")
 
-    def run_sql(self, statement: str, **values: object) -> None:
-        self._engine.store.call(lambda tx: tx.execute(statement, values))
+    def run_sql(self, statement: str) -> None:
+        """Write as another process does: what this one keeps in memory is read anew."""
+        with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
+            db.execute(statement)
 
 
 @pytest.fixture(

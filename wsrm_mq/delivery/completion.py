@@ -71,16 +71,23 @@ class Waiters:
     def expecting(self, position: int, event: Settable) -> Iterator[None]:
         """Set ``event`` when the message at ``position`` is settled. Look at the store after entering and before
         waiting: an earlier settlement is not told again."""
-        with self._lock:
-            self.waiting.setdefault(position, []).append(event)
+        self.expect(position, event)
         try:
             yield
         finally:
-            with self._lock:
-                waiting = self.waiting[position]
-                waiting.remove(event)
-                if not waiting:
-                    del self.waiting[position]
+            self.forget(position, event)
+
+    def expect(self, position: int, event: Settable) -> None:
+        """``expecting``, from now until ``forget``."""
+        with self._lock:
+            self.waiting.setdefault(position, []).append(event)
+
+    def forget(self, position: int, event: Settable) -> None:
+        with self._lock:
+            waiting = self.waiting[position]
+            waiting.remove(event)
+            if not waiting:
+                del self.waiting[position]
 
     def notify(self, position: int) -> None:
         if position not in self.waiting:  # who begins to wait now looks at the store first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
@@ -13,6 +13,9 @@ from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.write_queue import Verb
+
+if TYPE_CHECKING:
+    from wsrm_mq.store.transaction import Transaction
 
 
 class Key(NamedTuple):
@@ -82,13 +85,31 @@ class Heard:
     on the message that it answers, which leaves again otherwise."""
     ranges: frozenset[tuple[str, AckRange]]
     """The acknowledged ranges, by identifier."""
-    is_said_again: bool = False
-    """A later answer, which is about to be committed too, acknowledges the same: this one is left out."""
+    later: Heard | None = None
+    """A later answer that acknowledges the same is about to be committed too: it is taken in the place of this one."""
+    taken: tuple[Transaction, frozenset[int]] | None = None
+    """The transaction that has taken it, and the positions of the messages that it has settled."""
 
     def follow(self, before: Heard | None) -> None:
         """Come after another one in the same lane. What says more than it may be refused in whole."""
         if before is not None and before.is_plain and self.is_plain:
-            before.is_said_again = all(self._has(identifier, *range_) for identifier, range_ in before.ranges)
+            is_said_again = all(self._has(identifier, *range_) for identifier, range_ in before.ranges)
+            before.later = self if is_said_again else None
+
+    def take(self, tx: Transaction) -> Receipt:
+        """Take it, or the last one in its place, once in a transaction: so its messages are written once."""
+        last = self
+        while last.later is not None:
+            last = last.later
+        receipt = Receipt()
+        if last.taken is None or last.taken[0] is not tx:
+            receipt = last.verb(tx)
+            last.taken = tx, frozenset(receipt.acknowledged)
+        self.taken = last.taken
+        return receipt
+
+    def has_settled(self, position: int) -> bool:
+        return self.taken is not None and position in self.taken[1]
 
     def _has(self, identifier: str, lower: int, upper: int) -> bool:
         return any(one == identifier and low <= lower and upper <= up for one, (low, up) in self.ranges)

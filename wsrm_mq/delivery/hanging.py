@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,6 +44,13 @@ LONGEST_SECONDS: Final = 3_600.0
 GIVEN_UP_SECONDS: Final = 86_400.0
 """The time after which a message is given up whose host has never answered."""
 _HOSTS: Final = 4_096
+
+
+@lru_cache(256)
+def origin_of(url: str) -> tuple[str, str]:
+    """The origin of a URL as it is written, and its host."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}", parts.hostname or ""
 
 
 @dataclass(eq=False, slots=True)
@@ -131,17 +138,17 @@ class Patient:
 
     def _place(self, url: str) -> tuple[_Place, str]:
         """The place to which ``url`` leads, and its host."""
-        parts = urlsplit(url)
-        name = f"{parts.scheme}://{parts.netloc}".lower()
+        origin, host = origin_of(url)
+        name = origin.lower()
         place = self._known.get(name) or self._strangers.get(name)
         if place is None:
-            is_known = self._knows(f"{parts.scheme}://{parts.netloc}")
+            is_known = self._knows(origin)
             with self._lock:  # another thread may have met it meanwhile
                 place = self._known.get(name) or self._strangers.get(name)
                 if place is None:
                     place = _Place(has_answered=is_known, answers=is_known)
                     (self._known if is_known else self._strangers).keep(name, place)
-        return place, parts.hostname or ""
+        return place, host
 
     def _enter(self, url: str, who: str | None, waited: float) -> _Going:
         place, host = self._place(url)
@@ -200,10 +207,11 @@ class Patient:
         return max(0.0, place.until - now)
 
     def _answered(self, url: str, place: _Place) -> None:
+        if place.answers:
+            return
         with self._lock:
             if not place.has_answered:
-                parts = urlsplit(url)
-                self._known.keep(f"{parts.scheme}://{parts.netloc}".lower(), place)
+                self._known.keep(origin_of(url)[0].lower(), place)
             place.has_answered = place.answers = True
             place.hung_for, place.hung, place.tried_at = 0.0, 0, None
 

@@ -180,18 +180,24 @@ class Recording:
     def _sending(
         self, claim: Claim, delivery: Delivery, outcome: Outcome, over_at: int | None, *, release: bool
     ) -> Verb[Settled]:
-        return partial(
-            sent,
-            held=claim,
-            position=delivery.position,
-            number=delivery.number,
-            attempt=delivery.attempt,
-            resend=self._policy_of(delivery.partner).resend,
-            why=outcome.remark,
-            is_again=outcome.is_again,
-            release=release,
-            over_at=over_at,
-        )
+        resend, heard = self._policy_of(delivery.partner).resend, outcome.heard
+
+        def verb(tx: Transaction) -> Settled:
+            return sent(
+                tx,
+                claim,
+                delivery.position,
+                delivery.number,
+                delivery.attempt,
+                resend,
+                why=outcome.remark,
+                is_again=outcome.is_again,
+                release=release,
+                over_at=over_at,
+                is_settled=heard is not None and heard.has_settled(delivery.position),
+            )
+
+        return verb
 
     # it is stored
 
@@ -393,7 +399,7 @@ def _with_answer(heard: Heard, verb: Verb[R]) -> Verb[tuple[Receipt, R | None, F
     has the lane by now."""
 
     def both(tx: Transaction) -> tuple[Receipt, R | None, FenceLost | None]:
-        receipt = Receipt() if heard.is_said_again else heard.verb(tx)
+        receipt = heard.take(tx)
         try:
             return receipt, verb(tx), None
         except FenceLost as error:

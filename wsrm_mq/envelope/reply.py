@@ -8,12 +8,14 @@ from typing import Final, NamedTuple
 from xml.parsers import expat
 
 from wsrm_mq.envelope.arrived_fault import FaultPass
+from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, expat_encoding, split_name
 from wsrm_mq.envelope.render import addressing_elements, endpoint, parameter_headers
 from wsrm_mq.envelope.spans import Document, Span, locate
 from wsrm_mq.errors import EnvelopeError, WSRMError
+from wsrm_mq.remembered import SMALL, Recent
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.versions import ADDRESSING_VERSIONS, SOAP_VERSIONS, AddressingVersion, SOAPVersion
@@ -54,10 +56,11 @@ def complete_reply(
     action: str,
     to: EndpointReference | None = None,
     reply_to: str | None = None,
+    message_id: str | None = None,
 ) -> tuple[bytes, HeaderPlace]:
     """Put the addressing headers into ``body`` that it lacks (Action, MessageID, To with its parameters, RelatesTo, and
     ReplyTo where that is given). Answers the new body, and the place in it for more header blocks. ``to``: an
-    addressable receiver.
+    addressable receiver; ``message_id``: the MessageID, a new one unless it is given.
 
     Raises ``NotAnEnvelope`` for a body that is no envelope of the version ``soap``.
     """
@@ -70,7 +73,7 @@ def complete_reply(
         for span in document.spans
         if header is not None and span.parent is header and span.namespace in ADDRESSING_VERSIONS
     }
-    elements = addressing_elements(addressing, action, relates_to, to)
+    elements = addressing_elements(addressing, action, relates_to, to, message_id)
     if reply_to is not None:
         whole = endpoint(addressing, EndpointReference(reply_to))
         elements["ReplyTo"] = f'<ReplyTo xmlns="{addressing.namespace}">{whole}</ReplyTo>'
@@ -89,8 +92,16 @@ def piggyback(body: bytes, content_type: str, fragment: bytes, place: HeaderPlac
     if place is not None:
         offset, codec = place
         return b"".join((body[:offset], _encoded(fragment.decode(), codec), body[offset:]))
-    document = _document(body, content_type)
-    return _inserted(document, _header(document), fragment.decode())[0]
+    known = _beginnings.get(content_type)
+    if known is not None and body.startswith(known[0]):
+        beginning, codec = known
+        return b"".join((beginning, _encoded(fragment.decode(), codec), body[len(beginning) :]))
+    document = _document(body, content_type, into_header=False)
+    header = _header(document)
+    is_plain = header is not None and not header.is_self_closed and not parse_content_type(content_type).is_multipart
+    if header is not None and is_plain and header.content <= SMALL:
+        _beginnings.keep(content_type, (body[: header.content], document.codec))
+    return _inserted(document, header, fragment.decode())[0]
 
 
 def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
@@ -119,6 +130,10 @@ def excerpt(fault: bytes) -> str:
     body = _BODY.search(fault)
     begin = 0 if body is None else body.start()
     return " ".join(_TAG.sub(" ", fault[begin : begin + 4_000].decode("utf-8", "replace")).split())[:500]
+
+
+_beginnings: Final[Recent[str, tuple[bytes, str]]] = Recent(256)
+"""The bytes of the last envelope of a Content-Type up to the first header block, and their codec: most begin alike."""
 
 
 class _Known(Exception):
@@ -168,9 +183,9 @@ def _root(body: bytes, content_type: str) -> tuple[int, str | None]:
     return part.offset, part.content.charset
 
 
-def _document(body: bytes, content_type: str) -> Document:
+def _document(body: bytes, content_type: str, *, into_header: bool = True) -> Document:
     offset, charset = _root(body, content_type)
-    document = locate(body, charset, offset)
+    document = locate(body, charset, offset, into_header=into_header)
     if not document.spans or document.spans[0].local != "Envelope" or document.spans[0].namespace not in SOAP_VERSIONS:
         raise NotAnEnvelope("The reply is not a SOAP envelope.")
     if len(document.spans) == 1:

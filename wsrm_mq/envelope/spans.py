@@ -68,14 +68,17 @@ class _Enough(Exception):
     """Ends the pass."""
 
 
-def locate(body: bytes, charset: str | None, offset: int = 0, *, into_body: bool = False) -> Document:
+def locate(
+    body: bytes, charset: str | None, offset: int = 0, *, into_body: bool = False, into_header: bool = True
+) -> Document:
     """Spans of the document that begins at ``offset``. A broken one has those that begin before it breaks.
 
-    ``into_body``: go on to the end of Body.
+    ``into_body``: go on to the end of Body; without ``into_header`` there is nothing behind the start tag of the
+    document's first element.
     """
     first = body[offset : offset + 256]
     parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
-    spans = _Pass(parser, offset, into_body).spans
+    spans = _Pass(parser, offset, into_body, into_header).spans
     try:
         for begin in range(offset, len(body), _PIECE):
             parser.Parse(body[begin : begin + _PIECE], False)
@@ -87,11 +90,12 @@ def locate(body: bytes, charset: str | None, offset: int = 0, *, into_body: bool
 class _Pass:
     """Notes where elements begin and end in ``spans``. Every event ends the tag before it."""
 
-    def __init__(self, parser: expat.XMLParserType, offset: int, into_body: bool) -> None:
+    def __init__(self, parser: expat.XMLParserType, offset: int, into_body: bool, into_header: bool) -> None:
         self.spans: list[Span] = []
         self._parser = parser
         self._offset = offset
         self._into_body = into_body
+        self._into_header = into_header
         self._path: list[Span] = []
         self._declared: dict[str, str] = {}
         """The namespaces that the next start tag declares, by prefix."""
@@ -114,7 +118,7 @@ class _Pass:
 
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         position, path, own = self._mark(), self._path, self._declared
-        if len(path) == 2 and path[-1].name in _BODY and not self._into_body:
+        if len(path) == 2 and not (self._into_body if path[-1].name in _BODY else self._into_header):
             raise _Enough
         parent = path[-1] if path else None
         outer = parent.inner if parent else {}

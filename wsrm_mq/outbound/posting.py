@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.client
 import io
+import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
@@ -16,11 +17,20 @@ from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProtocolError, SSLError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.util import parse_url
 
 from wsrm_mq.errors import ConfigurationError, NameServerSilent, NotAllowed, NotAnswered, Unread
 from wsrm_mq.outbound.addresses import Allowed, check_url
 from wsrm_mq.outbound.names import Names
+from wsrm_mq.remembered import Recent, are_small
 
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_UPS: Final = 64
@@ -31,6 +41,13 @@ _PIECE: Final = 65_536
 _LARGE: Final = 65_536
 """Bytes of a message from which on its size may be why a connection breaks off."""
 _FROM_GATEWAYS: Final = (502, 503, 504)
+_WITHOUT_CONTENT: Final = (204, 304)
+_WAYS: Final = 1_024
+_OWN: Final = {"Accept-Encoding": "identity", "User-Agent": "wsrm-mq"}
+_FIELD: Final = re.compile(r"[!#-'*+.^-z|~0-9A-Z-]+: [\t\x20-\x7e\x80-\xff]*")
+_PLAIN: Final = re.compile(rb"HTTP/1\.1 ([2-5]\d\d) ?([^\r\n]*)\r\n((?:[^\s:]+:[^\r\n]*\r\n)+)\r\n")
+"""The head of an answer that is read here. Any other is read by ``http.client``, from its first byte: its parser of
+headers, which is one of mails, costs more than the rest of an exchange."""
 
 
 class Answer(NamedTuple):
@@ -45,8 +62,10 @@ class _InTime(io.RawIOBase):
     """The bytes that a socket receives, until twice its time-out is over. The time-out itself counts from byte to byte,
     so status and headers that drip would hold their thread for ever. The content of an answer has its own bound."""
 
-    def __init__(self, received: io.RawIOBase, sock: socket.socket) -> None:
+    def __init__(self, received: io.RawIOBase, sock: socket.socket, first: bytes) -> None:
+        """``first``: bytes that came before."""
         self._received = received
+        self._first = first
         self._sock = sock
         timeout = sock.gettimeout()
         self._end = None if timeout is None else time.monotonic() + 2 * timeout
@@ -57,7 +76,11 @@ class _InTime(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         if self._end is not None and time.monotonic() > self._end:
             raise TimeoutError("the answer takes too long")
-        return self._received.readinto(buffer)
+        if not self._first:
+            return self._received.readinto(buffer)
+        size = min(len(buffer), len(self._first))
+        buffer[:size], self._first = self._first[:size], self._first[size:]
+        return size
 
     def close(self) -> None:
         self._received.close()
@@ -65,10 +88,10 @@ class _InTime(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+    def __init__(self, sock: socket.socket, *arguments: Any, first: bytes = b"", **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self.fp.close()
-        self.fp = io.BufferedReader(_InTime(sock.makefile("rb", buffering=0), sock))
+        self.fp = io.BufferedReader(_InTime(sock.makefile("rb", buffering=0), sock, first))
 
 
 class _Plain(HTTPConnection):
@@ -131,6 +154,16 @@ def tls(ca: str | None = None, certificate: str | None = None) -> ssl.SSLContext
     return context
 
 
+class _Way(NamedTuple):
+    """The way of requests that have the same address and headers."""
+
+    pool: urllib3.HTTPConnectionPool
+    is_tunnel: bool
+    """It leads through a proxy that does not read what passes."""
+    head: bytes
+    """The request's line and headers."""
+
+
 class Poster:
     """Posts, over connections that it keeps. ``seconds`` bound an answer; ``connections``: so many are kept to a
     host. ``proxy`` is the URL of one that all goes through, https:// too: it resolves the names that were judged here.
@@ -148,6 +181,7 @@ class Poster:
         self._allowed = allowed
         self._seconds = seconds
         self._names = Names(_LOOK_UPS)
+        self._ways: Recent[tuple[object, ...], _Way] = Recent(_WAYS)
         timeout = urllib3.Timeout(connect=min(seconds, _CONNECT_SECONDS), read=seconds)
         options: dict[str, Any] = {"maxsize": connections, "timeout": timeout, "ssl_context": context}
         self._proxied = None if proxy is None else _proxy(proxy, options)
@@ -177,23 +211,81 @@ class Poster:
             raise (Unread if is_unread else NotAnswered)(f"{url}: {_said(error)}") from error
 
     def _posted(self, url: str, headers: Mapping[str, str], body: bytes | IO[bytes]) -> Answer:
-        if _is_large(body):  # in pieces: a time-out is for the sending of one
-            headers = {**headers, "Content-Length": str(len(body))}
-            body = io.BytesIO(body)
-        answer = self._pools(url).urlopen(
-            "POST", url, body=body, headers=headers, redirect=False, retries=False, preload_content=False
-        )
-        with answer:
-            content = self._whole(url, answer)
-            answer.release_conn()
-        return Answer(answer.status, answer.reason or "", list(answer.headers.items()), content)
+        way = self._way(url, headers)
+        pool, is_kept = way.pool, False
+        connection: Any = pool._get_conn()
+        try:
+            if connection.sock is None:
+                (partial(pool._prepare_proxy, connection) if way.is_tunnel else connection.connect)()
+            connection.sock.settimeout(self._seconds)
+            _send(connection.sock, way.head, body)
+            answer, is_kept = self._received(url, connection.sock)
+            return answer
+        except ssl.SSLError as error:
+            raise SSLError(error) from error
+        except TimeoutError as error:
+            raise ReadTimeoutError(pool, url, f"Read timed out. (read timeout={self._seconds:g})") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ProtocolError("Connection aborted.", error) from error
+        finally:
+            if not is_kept:
+                connection.close()
+            pool._put_conn(connection)
+
+    def _way(self, url: str, headers: Mapping[str, str]) -> _Way:
+        if self._proxied is not None:
+            return self._way_to(url, headers)
+        key = (url, *headers.items())
+        way = self._ways.get(key)
+        if way is None or way.pool.pool is None:  # it was closed, to make room for others
+            way = self._way_to(url, headers)
+            if are_small(((url, ""), *headers.items())):
+                self._ways.keep(key, way)
+        return way
+
+    def _way_to(self, url: str, headers: Mapping[str, str]) -> _Way:
+        pools, parts = self._pools(url), parse_url(url)
+        is_proxied, is_tunnel = self._proxied is not None, parts.scheme == "https"
+        target = parts.request_uri
+        fields = {"Host": parts.netloc or "", **_OWN}
+        if self._proxied is not None and not is_tunnel:
+            target = parts._replace(auth=None, fragment=None).url
+            fields.update(self._proxied.proxy_headers)
+        said = {name.lower(): f"{name}: {value}" for name, value in (*fields.items(), *headers.items())}
+        for field in said.values():
+            if not _FIELD.fullmatch(field):
+                raise ValueError(f"the header {field.partition(':')[0]!r} cannot be sent as it is")
+        head = "\r\n".join((f"POST {target} HTTP/1.1", *said.values(), ""))
+        return _Way(pools.connection_from_url(url), is_proxied and is_tunnel, head.encode("latin-1"))
+
+    def _received(self, url: str, sock: socket.socket) -> tuple[Answer, bool]:
+        """The answer, and whether another may follow it on this connection."""
+        first = sock.recv(_PIECE)
+        head = _PLAIN.match(first)
+        fields = [] if head is None else _fields(head[3])
+        length = _length(fields)
+        if head is None or length is None or int(head[1]) in _WITHOUT_CONTENT:
+            return self._read(url, _Response(sock, method="POST", first=first))
+        content = self._whole(url, _counted(first[head.end() :], length, sock))
+        answer = Answer(int(head[1]), head[2].decode("latin-1").strip(), fields, content[:length])
+        return answer, len(content) == length
+
+    def _read(self, url: str, response: _Response) -> tuple[Answer, bool]:
+        try:
+            response.begin()
+            content = self._whole(url, iter(partial(response.read1, _PIECE), b""))
+            if response.length:
+                raise http.client.IncompleteRead(content, response.length)
+            answer = Answer(response.status, response.reason, response.getheaders(), content)
+            return answer, not response.will_close
+        finally:
+            response.close()
 
     def _answers(self, url: str) -> bool:
         try:
-            answer = self._pools(url).urlopen("POST", url, body=b"", redirect=False, retries=False)
+            return self._posted(url, {}, b"").status not in _FROM_GATEWAYS
         except HTTPError:
             return False
-        return answer.status not in _FROM_GATEWAYS
 
     def connect(self, url: str) -> None:
         """Connect, and send nothing. Raises as ``post``."""
@@ -214,20 +306,61 @@ class Poster:
             return self._proxied
         return self._anywhere if self._allowed.lists(url) else self._judged
 
-    def _whole(self, url: str, answer: urllib3.BaseHTTPResponse) -> bytes:
+    def _whole(self, url: str, pieces: Iterable[bytes]) -> bytes:
         """The time-out of a connection counts from byte to byte: an answer that drips would hold its thread for
         ever."""
         end = time.monotonic() + self._seconds
-        pieces: list[bytes] = []
+        content: list[bytes] = []
         size = 0
-        while piece := answer.read1(_PIECE, decode_content=False):
-            pieces.append(piece)
+        for piece in pieces:
+            content.append(piece)
             size += len(piece)
             if size > _MAX_ANSWER:
                 raise NotAnswered(f"{url}: its answer has more than {_MAX_ANSWER} bytes")
             if time.monotonic() > end:
                 raise NotAnswered(f"{url}: its answer was not over after {self._seconds:g} s")
-        return b"".join(pieces)
+        return b"".join(content)
+
+
+def _send(sock: socket.socket, head: bytes, body: bytes | IO[bytes]) -> None:
+    """Send a request, in pieces: a time-out is for the sending of one. A body of bytes has no Content-Length in its
+    head."""
+    ending = b"Content-Length: %d\r\n\r\n" % len(body) if isinstance(body, bytes) else b"\r\n"
+    pieces = iter(partial((io.BytesIO(body) if isinstance(body, bytes) else body).read, _PIECE), b"")
+    try:
+        sock.sendall(head + ending + next(pieces, b""))
+        for piece in pieces:
+            sock.sendall(piece)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # its host may have answered before it had read all
+    except TimeoutError as error:
+        raise ProtocolError("Connection aborted.", error) from error
+
+
+def _fields(head: bytes) -> list[tuple[str, str]]:
+    lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[:-1])
+    return [(name, value.strip()) for name, _colon, value in lines]
+
+
+def _length(fields: list[tuple[str, str]]) -> int | None:
+    """The number of bytes of the content behind these headers; ``None``: something else bounds it, or the connection
+    ends with it."""
+    said = {name.lower(): value for name, value in fields}
+    length = said.get("content-length", "")
+    is_counted = len(said) == len(fields) and "transfer-encoding" not in said and length.isascii() and length.isdigit()
+    return int(length) if is_counted and said.get("connection", "keep-alive").lower() == "keep-alive" else None
+
+
+def _counted(first: bytes, length: int, sock: socket.socket) -> Iterator[bytes]:
+    """The pieces of a content of so many bytes; ``first`` have come."""
+    yield first
+    left = length - len(first)
+    while left > 0:
+        piece = sock.recv(min(left, _PIECE))
+        if not piece:
+            raise http.client.IncompleteRead(b"", left)
+        left -= len(piece)
+        yield piece
 
 
 def _is_large(body: bytes | IO[bytes]) -> TypeGuard[bytes]:

@@ -33,7 +33,7 @@ from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import channels, queues, routing
+from wsrm_mq.store import channels, entries, queues, routing
 from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.fetching import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
@@ -269,7 +269,11 @@ def _is_sent(tx: Transaction, outbound: OutboundRecord) -> bool:
 
 def lanes_of(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:
     """The lanes in which messages of the sequence leave in requests of this side's own."""
-    keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
+    if outbound.requests_leave_in is not None:
+        keys = [(outbound.requests_leave_in,)]
+    else:
+        keys = tx.execute(channels.CHANNELS_NUMBERED, {"outbound": outbound.id}).fetchall()
+        outbound.requests_leave_in = keys[0][0] if keys and outbound.has_requests else None
     return [lane for (key,) in keys if (lane := tx.lane(key)) is not None]
 
 
@@ -346,9 +350,12 @@ def _end(outbound: OutboundRecord) -> int:
 
 
 def let_out(tx: Transaction, outbound: OutboundRecord, lane: Lane) -> None:
-    """Raise the limit of a lane to the end of the window."""
+    """Raise the limit of a lane to the end of the window. The messages that wait behind it, perhaps a million, are not
+    counted anew."""
     limit = min(outbound.value.given + 1, _end(outbound))
     if lane.limit < limit and lane.discard_from is None:
+        bounds = {"lane": lane.id, "lower": lane.limit, "upper": limit}
+        (freed,) = tx.execute(entries.COUNT_BETWEEN, bounds).fetchone()
         lane.limit = limit
-        lane.release(count_unsettled(tx, lane, limit))
+        lane.release(max(0, lane.held - freed) if limit <= outbound.value.given else 0)
         lane.wait(tx.now, None)

@@ -226,8 +226,7 @@ def is_over(outbound: OutboundRecord, at: int) -> bool:
 
 def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
     versions = {"rm": to.rm.label, "soap": to.soap.label, "addressing": to.addressing.label}
-    found = tx.execute(outbounds.LAST_REQUESTING, {"queue": queue, **versions}).fetchone()
-    return None if found is None else tx.outbound(found[0])
+    return tx.newest_requesting(queue, versions)
 
 
 def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool, takes_offer: bool = True) -> OutboundRecord:
@@ -517,16 +516,20 @@ def sent(
     is_again: bool = False,
     release: bool,
     over_at: int | None = None,
+    is_settled: bool = False,
 ) -> Settled:
     """Note that it has left for the ``attempt``-th time, and leaves again as ``resend`` says, or is a dead letter.
-    ``why``: it is not acknowledged; ``is_again``: it has left before. Raises ``FenceLost`` as ``settle`` does."""
+    ``why``: it is not acknowledged; ``is_again``: it has left before; ``is_settled``: this transaction has settled it.
+    Raises ``FenceLost`` as ``settle`` does."""
     record = still_mine(tx, held)
     if is_again:
         tx.counts["repeated", record.queue, ""] += 1
     if why is not None:
         tx.execute(entries.SAY_WHY, {"key": position, "error": why})
     wait = resend.wait(attempt)
-    if wait is not None:
+    if is_settled:
+        pass
+    elif wait is not None:
         wait = tx.round_trips.wait(record.id, wait, attempt)
         tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + wait})
     elif not record.is_given_up(number) and tx.execute(entries.IS_LIVE_AT, {"key": position}).fetchone() is not None:

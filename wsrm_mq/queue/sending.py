@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.creation import new_identifier
-from wsrm_mq.queue.outbound import may_leave
+from wsrm_mq.queue.outbound import lanes_of, may_leave
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
@@ -123,7 +123,10 @@ def channel_of(tx: Transaction, outbound: OutboundRecord) -> Lane:
 def _lead(tx: Transaction, about: About, channel: Channel) -> Lane:
     """The lane of kind outgoing that leads there; it is made if it is missing. It has ended from the beginning, as no
     source speaks of it, and has no order: nothing waits for what is not taken."""
-    known = tx.channel(channel)
+    if isinstance(about, OutboundRecord) and channel.is_numbered:
+        known = next(iter(lanes_of(tx, about)), None)
+    else:
+        known = tx.channel(channel)
     if known is not None:
         return known
     home, _application = tx.execute(queues.QUEUE, {"key": about.queue}).fetchone()

@@ -15,7 +15,7 @@ from wsrm_mq.engine.engine import Engine
 from wsrm_mq.errors import NotFound, Pending
 from wsrm_mq.store import calls
 
-_LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 0.2
 """Between two looks of a call that waits whether another process has settled its request."""
 
 
@@ -62,7 +62,7 @@ class Looking:
         while self.waiting:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         return True
 
     def wait(self, sent: Sent, timeout: float | None = None) -> None:
@@ -72,7 +72,7 @@ class Looking:
         settled = Signal()
         with self._engine.waiters.expecting(sent.position, settled):
             while not self._is_acknowledged(sent, deadline):
-                settled.wait(_LOOK_SECONDS)
+                settled.wait(LOOK_SECONDS)
 
     async def wait_async(self, sent: Sent, timeout: float | None = None) -> None:
         """``wait`` in an event loop, which goes on meanwhile."""
@@ -80,7 +80,7 @@ class Looking:
         settled = _LoopSignal()
         with self._engine.waiters.expecting(sent.position, settled):
             while not await asyncio.to_thread(self._is_acknowledged, sent, deadline):
-                await settled.wait(_LOOK_SECONDS)
+                await settled.wait(LOOK_SECONDS)
 
     def _is_acknowledged(self, sent: Sent, deadline: float | None) -> bool:
         """Raises as ``wait``."""

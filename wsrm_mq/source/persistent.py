@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
-from wsrm_mq.delivery.hanging import Patient
+from wsrm_mq.delivery.hanging import Patient, origin_of
 from wsrm_mq.delivery.posted import Answered, Post, speaks
 from wsrm_mq.errors import LeftAlone, NotAnswered, Unread, Unsigned
 from wsrm_mq.events import telling as events
@@ -67,17 +66,20 @@ class Persistent(Patient):
         self._guard = threading.Lock()
 
     def left_alone(self, url: str, who: str | None, waited: float = 0.0, beside: int = 0) -> LeftAlone | None:
+        return self._left_as_away(url) or super().left_alone(url, who, 0.0, beside)
+
+    def _left_as_away(self, url: str) -> LeftAlone | None:
         for place in (self.place(url), url):
             away = self._away.get(place)
             left = 0.0 if away is None else away.until - self._clock()
             if away is not None and left > 0:
                 return LeftAlone(f"{url}: is tried again in {left:.3g} s: {away.why}", left)
-        return super().left_alone(url, who, 0.0, beside)
+        return None
 
     def __call__(
         self, url: str, headers: Mapping[str, str], body: bytes, who: str | None = None, waited: float = 0.0
     ) -> Answered:
-        left_alone = self.left_alone(url, who)
+        left_alone = self._left_as_away(url)
         if left_alone is not None:
             raise left_alone
         try:
@@ -99,8 +101,7 @@ class Persistent(Patient):
 
     def place(self, url: str) -> str:
         """The host of an address: all of its addresses are away together."""
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc}".lower()
+        return origin_of(url)[0].lower()
 
     def is_back(self, url: str) -> None:
         """The host answers."""

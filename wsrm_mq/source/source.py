@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from wsrm_mq import outbox
 from wsrm_mq.delivery.arriving import Arriving, Told
+from wsrm_mq.delivery.completion import Signal
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, quiet_since, tend
@@ -35,7 +36,7 @@ from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.source import acts
 from wsrm_mq.source.listening import Endpoint, Listen, Listener, place_of
-from wsrm_mq.source.looking import Looking, Sent
+from wsrm_mq.source.looking import LOOK_SECONDS, Looking, Sent
 from wsrm_mq.source.notices import Notices, OnNotice
 from wsrm_mq.source.persistent import Persistent
 from wsrm_mq.source.polling import Polls, address_of
@@ -238,9 +239,15 @@ class RMSource(Looking):
 
         Raises ``BadRequest`` for what cannot be sent, ``StoreError`` where it cannot be stored, ``Pending`` where it
         is not acknowledged in time: it is sent all the same."""
-        sent = self._sent(envelope, to, action, content_type, is_last=last)
-        if acknowledged_within is not None:
-            self.wait(sent, acknowledged_within)
+        if acknowledged_within is None:
+            return self._sent(envelope, to, action, content_type, is_last=last)
+        settled, begun = Signal(), time.monotonic()
+        sent = self._sent(envelope, to, action, content_type, is_last=last, settled=settled)
+        try:
+            settled.wait(min(acknowledged_within, LOOK_SECONDS))  # it was expected before it could be settled
+            self.wait(sent, acknowledged_within - (time.monotonic() - begun))
+        finally:
+            self._engine.waiters.forget(sent.position, settled)
         return sent
 
     def ask(self, envelope: bytes, *, to: str, action: str | None = None, content_type: str | None = None) -> Sent:
@@ -257,9 +264,11 @@ class RMSource(Looking):
         *,
         is_last: bool = False,
         wants_reply: bool = False,
+        settled: Signal | None = None,
     ) -> Sent:
+        """``settled`` is set when it is, also where that is before this returns."""
         destination, message = self._stamped(envelope, to, action, content_type, wants_reply=wants_reply)
-        position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply)
+        position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply, settled=settled)
         return Sent(message.message_id, position)
 
     def _stamped(
@@ -279,13 +288,25 @@ class RMSource(Looking):
         with self._engine.store.reader() as db:
             return bool(db.execute(queues.APPLICATION, {"name": source_queue(to)}).fetchone() == (SIGNED,))
 
-    def _store(self, to: Destination, message: OutgoingMessage, *, is_last: bool, wants_reply: bool) -> int:
+    def _store(
+        self,
+        to: Destination,
+        message: OutgoingMessage,
+        *,
+        is_last: bool,
+        wants_reply: bool,
+        settled: Signal | None = None,
+    ) -> int:
         def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
             stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply, offers=self.offers)
             assert stored.sent.position is not None
             return stored.sent.position, self._begun(tx, stored)
 
-        position = self._call(verb)
+        def expect(position: int) -> None:
+            if settled is not None:
+                self._engine.waiters.expect(position, settled)
+
+        position = self._call(verb, expect)
         if self._notices is not None:
             self._notices.stored(position, message.message_id)
         return position
@@ -295,8 +316,13 @@ class RMSource(Looking):
         outbound = tx.outbound(stored.outbound) if stored.is_first else None
         return stored.sent.claims + (() if outbound is None else ask(tx, outbound, self._policy).claims)
 
-    def _call(self, verb: Callable[[Transaction], tuple[R, tuple[Claim, ...]]]) -> R:
+    def _call(
+        self,
+        verb: Callable[[Transaction], tuple[R, tuple[Claim, ...]]],
+        committed: Callable[[R], None] = lambda _result: None,
+    ) -> R:
         def give(done: tuple[R, tuple[Claim, ...]]) -> None:
+            committed(done[0])
             for claim in done[1]:
                 self._engine.dispatcher.give(claim)
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.limits import Limits
+from wsrm_mq.envelope.render import new_message_id
 from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.errors import BadRequest, EnvelopeError
@@ -61,10 +62,14 @@ def stamped(
     reply_to = heard if wants_reply else None
     content_type = content_type or _content_type(envelope, soap, action)
     try:
-        body, _place = complete_reply(envelope, content_type, soap, addressing, None, action, receiver, reply_to)
+        message_id = new_message_id()
+        body, _place = complete_reply(
+            *(envelope, content_type, soap, addressing, None, action, receiver, reply_to), message_id=message_id
+        )
     except NotAnEnvelope as error:
         raise BadRequest(f"It cannot be sent: {error}") from error
-    message_id = _read(body, content_type).message_id or ""
+    if message_id.encode() not in body:  # it has one of its own, or an encoding of its own
+        message_id = _read(body, content_type).message_id or ""
     there = Destination(to, rm, soap, addressing, acks_to=acks_to)
     return there, OutgoingMessage(receiver, message_id, action, content_type, body)
 

@@ -13,12 +13,14 @@ from typing import Any, Final
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.sequence.round_trip import RoundTrips
 from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane
 
 MAX_WEIGHT: Final = 40_000
 """The weight of all lanes that are kept: 20,000 received in order, fewer that have gaps."""
 MAX_QUEUES: Final = 1_000
 MAX_CONNECTIONS: Final = 10_000
+MAX_REQUESTING: Final = 1_000
 
 
 class ConnectionCache:
@@ -78,11 +80,11 @@ class LaneCache:
 
     def keep(self, records: Iterable[Lane], held: int = 0, held_bytes: int = 0) -> None:
         """Keep what was committed, with which so much more is ``held`` in all. What has ended and has nothing left to
-        deliver is not kept."""
+        deliver is not kept, unless this side's own messages leave in it: those lanes have ended from the beginning."""
         if self.held_in_all is not None:
             self.held_in_all = (self.held_in_all[0] + held, self.held_in_all[1] + held_bytes)
         for record in records:
-            if record.ended_at is not None and record.is_over:
+            if record.ended_at is not None and record.kind != "outgoing" and record.is_over:
                 self.drop(record.id)
                 continue
             key, weight = record.id, record.weight
@@ -99,6 +101,31 @@ class LaneCache:
         if record is not None:
             del self.keys[record.identifier]
             self.weight -= self._weights.pop(key)
+
+
+class RequestingCache:
+    """Outbound sequences of requests."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, OutboundRecord] = {}
+        self.newest: dict[tuple[object, ...], int] = {}
+        """Keys of the newest in a queue, by that and the versions."""
+
+    def clear(self) -> None:
+        self.records.clear()
+        self.newest.clear()
+
+    def named(self, identifier: str) -> OutboundRecord | None:
+        return next((one for one in self.records.values() if one.value.terms.identifier == identifier), None)
+
+    def keep(self, record: OutboundRecord) -> None:
+        if len(self.records) >= MAX_REQUESTING:
+            self.clear()
+        self.records[record.id] = record
+
+    def drop(self, key: int) -> None:
+        if self.records.pop(key, None) is not None:
+            self.newest.clear()
 
 
 MaySend = Callable[[str, str | None, float, int], LeftAlone | None]
@@ -118,6 +145,7 @@ class Cache:
         self.serving = serving
         self.lanes = LaneCache()
         self.connections = ConnectionCache()
+        self.requesting = RequestingCache()
         self.queues: OrderedDict[str, int] = OrderedDict()
         """Keys by name, the first that was asked for first out."""
         self.queue_rows: dict[str, tuple[Any, ...]] = {}
@@ -151,6 +179,7 @@ class Cache:
     def clear(self) -> None:
         self.lanes.clear()
         self.connections.clear()
+        self.requesting.clear()
         self.queues.clear()
         self.queue_rows.clear()
         self.skipped = {}

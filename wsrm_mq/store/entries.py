@@ -143,6 +143,7 @@ RETRY_LATER: Final = changed(entry, retry_from=p("now"), retry_at=p("retry_at"))
 REMARK: Final = changed(entry, reason=p("reason"))
 MARK_LATE: Final = changed(entry, late=1)
 COUNT_UNSETTLED: Final = compiled(select(func.count()).where(_FROM_LOWER))
+COUNT_BETWEEN: Final = compiled(select(func.count()).where(IN_RANGE))
 UNNAMED: Final = compiled(
     select(entry.c.number).where(given(entry, "lane"), entry.c.named == 0).order_by(entry.c.number)
 )

@@ -185,6 +185,8 @@ class OutboundRecord:
     """The identifier of the sequence that it offers for the replies to its requests; ``None``: it offers none."""
     replied: AckRanges = EMPTY
     """The numbers of the replies that have come there."""
+    requests_leave_in: int | None = field(default=None, init=False)
+    """The key of the lane that its requests leave in; ``None``: it was not asked for yet."""
     written: OutboundSequence | None = field(default=None, init=False)
     """``value``, as the store has it."""
 
@@ -213,7 +215,7 @@ class OutboundRecord:
     @classmethod
     def load(cls, columns: Mapping[str, Any], answered: SequenceRecord | None = None) -> Self:
         """Make a record from ``OUTBOUND_COLUMNS`` by name."""
-        row = {name.removeprefix("outbound_"): columns[name] for name in _NAMES}
+        row = {column.name: columns[name] for column, name in zip(outbound.columns, _NAMES, strict=True)}
         soap, addressing = SOAP_OF_LABEL[row["soap"]], ADDRESSING_OF_LABEL[row["addressing"]]
         terms = OutboundTerms(row["identifier"], RM_OF_LABEL[row["rm"]], soap, addressing, row["expires_at"])
         value = OutboundSequence(

@@ -286,7 +286,8 @@ class Store:
                 self._lent -= 1
                 if reader is not None:
                     self._idle_readers.append(reader)
-                self._readers_changed.notify_all()
+                if self._closing or self._suspended:  # nothing else waits for a reader
+                    self._readers_changed.notify_all()
 
     def connect_reader(self) -> Connection:
         return driver.connect_reader(self.path)

@@ -41,7 +41,8 @@ class Transaction(UnitOfWork):
         self._lanes = session.cache.lanes
         self._touched: dict[int, Lane] = {}
         self._outbound: dict[int, OutboundRecord] = {}
-        """Outbound sequences that answer none. Any other is kept with the sequence that it answers."""
+        """Outbound sequences that answer none, as far as they were asked for. Any other is kept with the sequence that
+        it answers."""
         self._loose: dict[int, LooseEntry] = {}
         self._taken = self._sent = 0
         self._held = self._held_bytes = 0
@@ -132,17 +133,36 @@ class Transaction(UnitOfWork):
         self.execute(outbounds.DROP_ANSWERING, {"answers": key})
         for (outbound,) in self.execute(DROP_CHANNEL, {"lane": key}).fetchall():
             self.execute(outbounds.DROP_OVER, {"id": outbound})
+            self._cache.requesting.drop(outbound)
         self.execute(lanes.DROP_SEQUENCE, {"key": key})
         self.execute(lanes.DROP_LANE, {"key": key})
 
     def outbound(self, key: int) -> OutboundRecord | None:
         """The outbound sequence with this key, to be read and changed; ``None`` where there is none."""
-        return self._outbound.get(key) or self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
+        known = self._cache.requesting.records.get(key)
+        if known is None:
+            return self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
+        self._outbound[key] = known
+        return known
 
     def outbound_named(self, identifier: str) -> OutboundRecord | None:
         """The outbound sequence with this identifier; ``None`` where there is none."""
-        known = (one for one in self._outbound.values() if one.value.terms.identifier == identifier)
-        return next(known, None) or self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
+        known = self._cache.requesting.named(identifier)
+        if known is None:
+            return self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
+        self._outbound[known.id] = known
+        return known
+
+    def newest_requesting(self, queue: int, to: Mapping[str, str]) -> OutboundRecord | None:
+        """The newest sequence of requests in a queue, in the versions ``to`` names; ``None`` where there is none."""
+        which = (queue, *to.values())
+        key = self._cache.requesting.newest.get(which)
+        if key is None:
+            found = self.execute(outbounds.LAST_REQUESTING, {"queue": queue, **to}).fetchone()
+            if found is None:
+                return None
+            key = self._cache.requesting.newest[which] = found[0]
+        return self.outbound(key)
 
     def _outbound_found(self, statement: str, parameters: Mapping[str, object]) -> OutboundRecord | None:
         found = self.execute(statement, parameters).fetchone()
@@ -154,6 +174,7 @@ class Transaction(UnitOfWork):
             return None if answered is None else answered.outbound
         if key not in self._outbound:
             self._outbound[key] = outbounds.read(self.db, key)
+            self._cache.requesting.keep(self._outbound[key])
         return self._outbound[key]
 
     def add_outbound(self, record: OutboundRecord) -> bool:
@@ -164,6 +185,8 @@ class Transaction(UnitOfWork):
         record.written = record.value
         if record.answered is None:
             self._outbound[record.id] = record
+            self._cache.requesting.keep(record)
+            self._cache.requesting.newest.clear()
         else:
             record.answered.outbound = record
         return True
