@@ -212,7 +212,7 @@ def test_a_repair_in_an_own_process_has_its_status(shell: Shell, service: Servic
 def test_a_store_that_another_process_writes_to_is_told_as_locked(
     wsrm: Wsrm, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("sqlite.connection", "outside"):
+    for module in ("sqlite.connection", "driver"):
         monkeypatch.setattr(f"wsrm_mq.store.{module}.BUSY_TIMEOUT_MS", 50)
     sequence = stopped(service)
     service.instance.db.execute("BEGIN IMMEDIATE")

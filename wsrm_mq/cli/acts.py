@@ -13,32 +13,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 import click
 
 from wsrm_mq.cli.output import as_json, say
-from wsrm_mq.cli.place import Place, looking
+from wsrm_mq.cli.place import Place, looking, together
 from wsrm_mq.errors import NotAllowed
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
-C = TypeVar("C", bound=Callable[..., None])
 R = TypeVar("R")
 
 
-def careful(command: C) -> C:
-    """Give a command ``--dry-run`` and ``--yes``."""
-    command = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")(command)
-    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
-
-
-def signed(command: C) -> C:
-    """Give a command ``--actor`` and ``--reason``."""
-    reason = click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given.")
-    return reason(actor_option(command))
-
-
-def actor_option(command: C) -> C:
-    """Give a command ``--actor``."""
-    option = click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
-    return option(command)
+dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
+actor_option: Final = click.option(
+    "--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name."
+)
+careful: Final = together(click.option("--yes", is_flag=True, help="Do not ask."), dry_run_option)
+signed: Final = together(
+    click.option("--reason", metavar="TEXT", help="Why, for the ledger. Has to be given."), actor_option
+)
 
 
 class Care(NamedTuple):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wsrm_mq.cli.output import Exit, Stopped, as_json, say, table, write
+from wsrm_mq.cli.output import as_json, into_file, say, table, write
 from wsrm_mq.cli.place import config_option, json_option
-from wsrm_mq.errors import ConfigurationError, NotAllowed
+from wsrm_mq.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings
@@ -118,13 +118,7 @@ def init(path: Path, is_json: bool) -> None:
             raise click.UsageError("The file itself goes to standard output with -; leave --json out.")
         write(text.rstrip("\n"), keep="\n")
         return
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise NotAllowed(f"{path} exists already; it stays as it is. Name another file.") from error
-    except OSError as error:
-        raise Stopped(f"{path} cannot be written: {error.strerror}.", Exit.FAILED) from error
+    into_file(text.encode(), path)
     if is_json:
         as_json(path=str(path))
     else:

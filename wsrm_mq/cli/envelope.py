@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
@@ -63,18 +64,12 @@ def _as_values(told: Decoded) -> dict[str, Any]:
         "fields": _fields(told),
         "size": told.size,
         "what": told.what,
-        "soap": told.versions.soap,
-        "addressing": told.versions.addressing,
-        "rm": told.versions.rm,
+        **asdict(told.versions),
         "headers": [_block(one) for one in told.blocks],
         "body": _block(told.body) if told.body is not None else None,
         "receiver": told.receiver or None,
         "problems": [
-            {
-                "problem": one.text,
-                "line": one.at.line if one.at is not None else None,
-                "column": one.at.column if one.at is not None else None,
-            }
+            {"problem": one.text, "line": one.at and one.at.line, "column": one.at and one.at.column}
             for one in told.problems
         ],
     }
@@ -85,14 +80,7 @@ def _fields(told: Decoded) -> dict[str, str]:
 
 
 def _block(one: Block) -> dict[str, Any]:
-    facts = [{"path": path, "value": value} for path, value in one.facts]
-    return {
-        "namespace": one.namespace,
-        "name": one.name,
-        "line": one.line,
-        "must_understand": one.must_understand,
-        "facts": facts,
-    }
+    return {**asdict(one), "facts": [{"path": path, "value": value} for path, value in one.facts]}
 
 
 def _tell(told: Decoded) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +9,7 @@ import click
 
 from wsrm_mq.cli.asking import Asking, query_argument
 from wsrm_mq.cli.output import as_json, fields, say
-from wsrm_mq.cli.place import Place, directory_argument, in_store
+from wsrm_mq.cli.place import Place, directory_argument, in_store, together
 
 if TYPE_CHECKING:
     from wsrm_mq.export import Segment
@@ -22,34 +21,22 @@ TABLES: Final = (
 )
 FORMATS: Final = ("ndjson", "csv", "zip", "parquet")
 
-C = Callable[..., Any]
-
-
-def _exporting(command: C) -> C:
-    """Give a command the options that both commands have."""
-    for option in reversed(
-        (
-            in_store,
-            directory_argument,
-            query_argument,
-            click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
-            click.option(
-                "--for-spreadsheet", is_flag=True, help="In CSV: text that begins with = + - @ is no formula there."
-            ),
-            click.option("--header", "headers", metavar="NAME", multiple=True, help="Give this request header too."),
-            click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes."),
-            click.option(
-                "--node", metavar="NAME", help="What this node is called. Default: its name, or the machine's."
-            ),
-            click.option(
-                "--segment-rows",
-                type=click.IntRange(1),
-                help="At most so many rows in a file. Default: 100,000; of a zip 10,000.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+_exporting: Final = together(
+    in_store,
+    directory_argument,
+    query_argument,
+    click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
+    click.option("--for-spreadsheet", is_flag=True, help="In CSV: text that begins with = + - @ is no formula there."),
+    click.option("--header", "headers", metavar="NAME", multiple=True, help="Give this request header too."),
+    click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes."),
+    click.option("--node", metavar="NAME", help="What this node is called. Default: its name, or the machine's."),
+    click.option(
+        "--segment-rows",
+        type=click.IntRange(1),
+        help="At most so many rows in a file. Default: 100,000; of a zip 10,000.",
+    ),
+)
+"""The options that both commands have."""
 
 
 @click.command("export", cls=Asking)

@@ -5,9 +5,7 @@ An envelope is laid out for reading, and not parsed: what is broken, or cut off,
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -23,12 +21,12 @@ from wsrm_mq.cli.export import export_messages
 from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
 from wsrm_mq.cli.output import (
     Column,
-    Exit,
-    Stopped,
     as_json,
+    encoded,
     end_of,
     facts,
     fields,
+    into_file,
     is_terminal,
     key,
     known,
@@ -189,26 +187,6 @@ def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
     if plain is None and not is_open:
         raise NotAllowed("where its wsse:Security is cannot be told, as it is broken; --unredacted gives it as it is.")
     return not is_whole and not is_open, stored if plain is None else plain
-
-
-def encoded(content: bytes) -> dict[str, str]:
-    """``content`` as JSON can hold it, byte for byte."""
-    try:
-        return {"encoding": "utf-8", "body": content.decode()}
-    except UnicodeDecodeError:
-        return {"encoding": "base64", "body": base64.b64encode(content).decode("ascii")}
-
-
-def into_file(content: bytes, output: Path) -> None:
-    try:
-        with output.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError as error:
-        raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
-    except OSError as error:
-        raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error
 
 
 _TOKEN: Final = re.compile(

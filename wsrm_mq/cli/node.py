@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import actor_option, login, will
+from wsrm_mq.cli.acts import actor_option, dry_run_option, login, will
 from wsrm_mq.cli.explain import show_steps
 from wsrm_mq.cli.hops import address_of
 from wsrm_mq.cli.output import Column, as_json, end_of, listing, prose, result, rows_of, say, when
 from wsrm_mq.cli.place import Place, config_option, configured, in_store, json_option, now_ms, one_look
 from wsrm_mq.cli.queue_acts import done
-from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import moment
 

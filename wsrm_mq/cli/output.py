@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 import json
+import os
 import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -413,3 +416,23 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
     for name, items in lists:
         for place, item in enumerate(items):
             click.echo(f"{'' if place else name:<{width}}  {cell(item)}".rstrip())
+
+
+def encoded(content: bytes) -> dict[str, str]:
+    """``content`` as JSON can hold it, byte for byte."""
+    try:
+        return {"encoding": "utf-8", "body": content.decode()}
+    except UnicodeDecodeError:
+        return {"encoding": "base64", "body": base64.b64encode(content).decode("ascii")}
+
+
+def into_file(content: bytes, output: Path) -> None:
+    try:
+        with output.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError as error:
+        raise NotAllowed(f"{output} exists already; it stays as it is. Name another file.") from error
+    except OSError as error:
+        raise Stopped(f"{output} cannot be written: {error.strerror}.", Exit.FAILED) from error

@@ -136,14 +136,23 @@ def configured(config: Path | None, store: str | None = None) -> Settings:
     return load(config or find_file(os.environ), os.environ, **overrides)
 
 
-def config_option(command: C) -> C:
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="The configuration file. Default: $WSRM_MQ_CONFIG, else wsrm-mq.toml here if there is one.",
-    )(command)
+def together(*options: Callable[[C], C]) -> Callable[[C], C]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def decorate(command: C) -> C:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
+config_option: Final = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The configuration file. Default: $WSRM_MQ_CONFIG, else wsrm-mq.toml here if there is one.",
+)
+json_option: Final = click.option("--json", "is_json", is_flag=True, help="Write JSON.")
 after_option: Final = click.option(
     "--after", metavar="POSITION", type=BEHIND, default=0, help="Begin behind this position."
 )
@@ -152,13 +161,7 @@ limit_option: Final = click.option(
 )
 
 
-def paged(command: C) -> C:
-    """Give a command ``--after`` and ``--limit``."""
-    return after_option(limit_option(command))
-
-
-def json_option(command: C) -> C:
-    return click.option("--json", "is_json", is_flag=True, help="Write JSON.")(command)
+paged: Final = together(after_option, limit_option)
 
 
 def in_store(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, login, will
+from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, dry_run_option, login, will
 from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import result
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, dry_run_option, filter_option, name_argument, values_of
+from wsrm_mq.cli.queue_common import consumed, filter_option, name_argument, values_of
 from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy
 from wsrm_mq.views.words import counted
 

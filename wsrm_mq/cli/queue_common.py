@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.message import encoded, into_file
-from wsrm_mq.cli.output import as_json, is_terminal, say, write
+from wsrm_mq.cli.output import as_json, encoded, into_file, is_terminal, say, write
 from wsrm_mq.errors import NotAllowed, NotFound, UnknownQueue
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
 
 name_argument: Final = click.argument("name", metavar="QUEUE", shell_complete=completing.values("queue"))
-dry_run_option: Final = click.option("--dry-run", is_flag=True, help="Say what would happen, change nothing.")
 output_option: Final = click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The body into this file, which is made."
 )

@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
-from wsrm_mq.cli.acts import actor_option, login, will
+from wsrm_mq.cli.acts import actor_option, dry_run_option, login, will
 from wsrm_mq.cli.hops import way_of
 from wsrm_mq.cli.network import over_network
 from wsrm_mq.cli.output import as_line, cell, result, say, write
-from wsrm_mq.cli.place import BEHIND, Place, in_store, looking
+from wsrm_mq.cli.place import BEHIND, Place, in_store, looking, together
 from wsrm_mq.cli.queue_common import (
     consumed,
-    dry_run_option,
     filter_option,
     give_taken,
     given,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
     from wsrm_mq.views.rows import MessageView
 
-C = TypeVar("C", bound=Callable[..., None])
 R = TypeVar("R")
 
 
@@ -43,25 +41,19 @@ def connect_to(place: Place, name: str) -> Node:
     return connect(place.path, name, auto_create=False)
 
 
-def message_options(command: C) -> C:
-    """The options of a message that is put."""
-    options = (
-        click.option("--type", metavar="TEXT", help="Its type, for filters."),
-        click.option("--message-id", metavar="ID", help="One that was put lately under this id is the same message."),
-        click.option(
-            *("--property", "properties"), metavar="NAME=VALUE", multiple=True, callback=values_of, help="For filters."
-        ),
-        click.option("--content-type", metavar="TYPE", help="The type of its body."),
-        click.option("--priority", type=click.IntRange(0, 9), help="What is higher comes first. Default: 4."),
-        click.option(
-            "--ttl", metavar="SECONDS", type=click.FloatRange(0), help="Not taken by then it is a dead letter."
-        ),
-        click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long."),
-        click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+message_options: Final = together(
+    click.option("--type", metavar="TEXT", help="Its type, for filters."),
+    click.option("--message-id", metavar="ID", help="One that was put lately under this id is the same message."),
+    click.option(
+        *("--property", "properties"), metavar="NAME=VALUE", multiple=True, callback=values_of, help="For filters."
+    ),
+    click.option("--content-type", metavar="TYPE", help="The type of its body."),
+    click.option("--priority", type=click.IntRange(0, 9), help="What is higher comes first. Default: 4."),
+    click.option("--ttl", metavar="SECONDS", type=click.FloatRange(0), help="Not taken by then it is a dead letter."),
+    click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long."),
+    click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order."),
+)
+"""The options of a message that is put."""
 
 
 def put_by_hand(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, login, will
+from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, dry_run_option, login, will
 from wsrm_mq.cli.hops import address_of, hops_of, way_of
 from wsrm_mq.cli.output import Column, Exit, as_json, end_of, facts, key, listing, result, say, when
 from wsrm_mq.cli.place import Place, in_store, looking, one_look
 from wsrm_mq.cli.queue_acts import done
-from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import counted
 

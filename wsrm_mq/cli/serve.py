@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
@@ -22,7 +22,7 @@ import click
 from wsrm_mq.cli.hops import hops_of
 from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.output import Exit, Stopped, say, write
-from wsrm_mq.cli.place import config_option
+from wsrm_mq.cli.place import config_option, together
 from wsrm_mq.cli.targets import imported
 from wsrm_mq.serving.admission import ConnectionBounds, files_for
 from wsrm_mq.serving.logs import log_to_stderr
@@ -52,24 +52,6 @@ class _Quiet(WSGIRequestHandler):
         """Log nothing: a scrape is worth no line."""
 
 
-@contextmanager
-def observed(reliable: Any, host: str, port: int) -> Iterator[str]:
-    """Serve them for ``reliable`` meanwhile; gives their address."""
-    from wsrm_mq.observe import ObserveApp
-
-    try:
-        server = make_server(host, port, ObserveApp(reliable), _Server, _Quiet)
-    except OSError as error:
-        raise Stopped(f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED) from error
-    threading.Thread(target=server.serve_forever, name="wsrm-mq-observe", daemon=True).start()
-    try:
-        yield f"http://{host}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-C = TypeVar("C", bound=Callable[..., None])
 _ITS_OWN: Final = {
     "store": "--store",
     "paths": "--path",
@@ -82,13 +64,11 @@ DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
 
-def _tls_options(command: C) -> C:
-    """``--tls-certificate``, ``--tls-key`` and ``--behind-proxy``."""
-    command = click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front has TLS.")(command)
-    command = click.option("--tls-key", metavar="FILE", help="Its key.  [default: in the same file]")(command)
-    return click.option("--tls-certificate", metavar="FILE", help="Certificate to show, as PEM.  [default: no TLS]")(
-        command
-    )
+_tls_options: Final = together(
+    click.option("--tls-certificate", metavar="FILE", help="Certificate to show, as PEM.  [default: no TLS]"),
+    click.option("--tls-key", metavar="FILE", help="Its key.  [default: in the same file]"),
+    click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front has TLS."),
+)
 
 
 @click.command()
@@ -209,14 +189,25 @@ def _close(reliable: list[Served], *, has_ended: bool) -> bool:
 
 
 @contextmanager
-def _observed(middleware: Served, settings: Settings) -> Iterator[None]:
+def _observed(reliable: Served, settings: Settings) -> Iterator[None]:
     """/metrics and /healthz meanwhile, if a port is set for them."""
     if settings.observe_port is None:
         yield
         return
-    with observed(middleware, settings.observe_host, settings.observe_port) as url:
-        say(f"wsrm-mq: /metrics and /healthz on {url}")
+    from wsrm_mq.observe import ObserveApp
+
+    host, port = settings.observe_host, settings.observe_port
+    try:
+        server = make_server(host, port, ObserveApp(reliable), _Server, _Quiet)
+    except OSError as error:
+        raise Stopped(f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED) from error
+    threading.Thread(target=server.serve_forever, name="wsrm-mq-observe", daemon=True).start()
+    say(f"wsrm-mq: /metrics and /healthz on http://{host}:{server.server_port}")
+    try:
         yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:

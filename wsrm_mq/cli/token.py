@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import actor_option, changed, login
+from wsrm_mq.cli.acts import actor_option, changed, dry_run_option, login
 from wsrm_mq.cli.output import Column, key, listing, when, write
-from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
+from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, together
 from wsrm_mq.cli.queue_acts import done
-from wsrm_mq.cli.queue_common import dry_run_option
 from wsrm_mq.views.words import moment
 
 if TYPE_CHECKING:
     from wsrm_mq.server.rights import Grant
     from wsrm_mq.store.transaction import Transaction
 
-C = TypeVar("C", bound=Callable[..., None])
 _RIGHTS: Final = {
     "put": "It may put messages into queues of PATTERN.",
     "consume": "It may take messages from them.",
@@ -29,11 +26,12 @@ _RIGHTS: Final = {
 }
 
 
-def _grants(command: C) -> C:
-    """An option for each right, which may be repeated."""
-    for right, text in reversed(_RIGHTS.items()):
-        command = click.option(f"--{right}", multiple=True, metavar="PATTERN", help=f"{text} Repeatable.")(command)
-    return command
+_grants: Final = together(
+    *(
+        click.option(f"--{right}", multiple=True, metavar="PATTERN", help=f"{text} Repeatable.")
+        for right, text in _RIGHTS.items()
+    )
+)
 
 
 @click.group()

@@ -29,7 +29,7 @@ import click
 from wsrm_mq.cli.acts import login
 from wsrm_mq.cli.archive import SHOWN, tell_store
 from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, write
-from wsrm_mq.cli.place import json_option
+from wsrm_mq.cli.place import json_option, together
 from wsrm_mq.cli.progress import tasks_shown
 from wsrm_mq.errors import ConfigurationError
 
@@ -95,7 +95,7 @@ SETTINGS: Final = click.option(
     callback=_setting,
     help="A setting of Spark, such as spark.driver.memory=8g.",
 )
-_OPTIONS: Final = (
+_OPTIONS: Final = together(
     click.argument("paths", metavar="PATH...", nargs=-1, required=True),
     click.option(
         *("--out", "out"),
@@ -145,9 +145,7 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
         if not result.is_clean:
             context.exit(Exit.FAILED)
 
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return run
+    return _OPTIONS(run)
 
 
 @contextmanager
