@@ -109,6 +109,7 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
             raise NotAllowed(f"{found.name} is a queue, and no durable subscription: {_LISTED}")
         if not force:
             clearing.refuse_busy(tx, found, if_empty=False)
+            express.refuse_kept(tx, found)
 
     def rest(tx: Transaction, found: Declared) -> Cleared:
         return express.delete(tx, found, force=force)
