@@ -43,6 +43,13 @@ POLL: Final = b"/MakeConnection<"
 StartJavaServer = Callable[..., JavaServer]
 
 
+class AllButPolls(OneRequestInFive):
+    """A copy of a poll would have a reply that nothing reads, and Metro gives none twice."""
+
+    def number(self, body: bytes) -> int | None:
+        return None if POLL in body else super().number(body)
+
+
 def envelope(body: str) -> bytes:
     return f'<s:Envelope xmlns:s="{SOAPVersion.SOAP_1_2.namespace}"><s:Body>{body}</s:Body></s:Envelope>'.encode()
 
@@ -77,7 +84,7 @@ def test_a_metro_server_that_is_polled_does_each_order_once_and_each_reply_is_fe
 ) -> None:
     """It leaves each reply to a MakeConnection, and each acknowledgement too."""
     server = java_server("metro", "1.1", "polled")
-    with Proxy(server.port, OneRequestInFive()) as line:
+    with Proxy(server.port, AllButPolls()) as line:
         send_few(line, tmp_path, WSRM_1_1, polls=True)
     assert server.calls() == texts(1, FEW)
     fetched = [one for one in line.exchanges if POLL in one.request and one.answer is not None and one.answer.body]

@@ -79,7 +79,7 @@ class OneInFive(Numbered):
         super().__init__(loss=0.2, duplicates=0.2, delay=0.1)
         self._requests = itertools.count(1)
 
-    def number(self, _body: bytes) -> int:
+    def number(self, _body: bytes) -> int | None:
         return next(self._requests)
 
     def transmit(self, number: int) -> tuple[Fate, bool, float]:
