@@ -31,6 +31,8 @@ INDEX = {
     "APPLICATION": "sqlite_autoindex_queue_1",
     "DEAD_LETTERS": "queue_dead_letters (parent=?)",
     "ENTRY_BY_NUMBER": "INTEGER PRIMARY KEY (rowid=?)",
+    "COUNT_BETWEEN": "entry_live (lane=? AND number>? AND number<?)",
+    "TALLY": "entry_consumed (queue=? AND id>? AND id<?)",
     "RUN_IS_AT": "entry_live (lane=? AND number>? AND number<?)",
     "RUN": "entry_live (lane=? AND number>? AND number<?)",
     "REPLAY_OF": "entry_by_message (message=?)",
