@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,28 @@ def test_what_waits_and_what_is_at_the_consumer_counts_until_it_is_settled() -> 
     queue.settled(1)
     queue.settled(1)
     assert queue.room == 3
+
+
+@pytest.mark.invariant("I9")
+@pytest.mark.parametrize("verb", ["hand_over", "hand_over_all"])
+def test_at_no_moment_of_being_handed_over_does_a_message_count_for_none(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    queue = backlog(Message(1), Message(2), granted=2)
+    rooms: list[int] = []
+
+    class Watched(dict[int, Message]):
+        def __setitem__(self, position: int, message: Message) -> None:
+            rooms.append(queue.room)
+            super().__setitem__(position, message)
+
+        def update(self, pairs: Any) -> None:
+            for position, message in pairs:
+                self[position] = message
+
+    monkeypatch.setattr(queue, "_handed", Watched())
+    queue.hand_over(0) if verb == "hand_over" else queue.hand_over_all()
+    assert max(rooms) <= 0, "another thread leases as many as there seems to be room for"
 
 
 def test_a_message_whose_lease_is_over_is_not_handed_over() -> None:

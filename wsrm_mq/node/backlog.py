@@ -67,15 +67,15 @@ class Backlog(Generic[T]):
             self._waiting = deque(one for one in self._waiting if one.leased_until is None or one.leased_until > now)
         for message in self._waiting:
             if message.lane is None or message.lane not in busy:
+                self._handed[message.position] = message  # first: another thread may count what is unsettled
                 self._waiting.remove(message)
-                self._handed[message.position] = message
                 return message
         return None
 
     def hand_over_all(self) -> list[T]:
         waiting = list(self._waiting)
-        self._waiting.clear()
         self._handed.update((message.position, message) for message in waiting)
+        self._waiting.clear()
         return waiting
 
     def handed(self, position: int) -> T | None:
