@@ -30,6 +30,7 @@ from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.posting import Posting
 from wsrm_mq.delivery.recording import Recording
 from wsrm_mq.destination.destination import RMDestination
+from wsrm_mq.store.bulk import ENTRIES
 from wsrm_mq.store.transaction import Transaction
 
 NAMESPACE: Final = "urn:example:orders"
@@ -67,7 +68,7 @@ def arm(death: Death) -> None:
     flush = Transaction.flush
 
     def flush_then_die(tx: Transaction) -> None:
-        stored = len(tx._entries)  # but those that a statement of this transaction had to see
+        stored = len(tx._rows.get(ENTRIES, ()))  # but those that a statement of this transaction had to see
         flush(tx)
         for _ in range(stored):
             death.passes("before_commit")
