@@ -9,11 +9,11 @@ state, count and body; I1 with each message that is stored, I3 with each lease, 
 settlement by a filter; I6 and I11 at the end, by each entry's one outcome and its row. Nodes that close and die are
 calls as others are, so what was answered before is there behind them: I7, as far as a process goes.
 
-The simulator (``tests/simulator``) holds I1 to I8, I11, I12, I15 and I17 over commits that are cut off, sequences that
-have gaps, and processes that are taken for dead. What neither can show is shown where it happens: I7, what an
-acknowledgement promises over kill -9 and a loss of power (``test_killed``, ``test_durability``, ``tests/soak``), I8
-over a kill within a commit (``test_journals``, ``tests/crash``), I16, that nothing blocks a thread of a server
-(``tests/scenarios/test_blocking``, ``tests/delivery/test_completion``).
+The simulator (``tests/simulator``, which has a table of all) holds I1 to I13 and I15 to I17 over commits that are cut
+off, sequences that have gaps, and processes that are taken for dead. What neither can show is shown where it happens:
+I7, what an acknowledgement promises over kill -9 and a loss of power (``test_killed``, ``test_durability``,
+``tests/soak``), I8 over a kill within a commit (``test_journals``, ``tests/crash``), I16, that nothing blocks a thread
+of a server (``tests/scenarios/test_blocking``, ``tests/delivery/test_completion``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +19,7 @@ from tests.simulator.process import Process
 from tests.simulator.stored import Stored
 from wsrm_mq.queue import browsing, clearing, filters, settling
 from wsrm_mq.queue.adding import Put
-from wsrm_mq.queue.declaring import declare, declared
+from wsrm_mq.queue.declaring import declare, declared, read
 from wsrm_mq.queue.leasing import Leased, Request, lease
 from wsrm_mq.queue.policies import DEFAULT, FOREVER
 from wsrm_mq.queue.put import put_many
@@ -33,7 +34,7 @@ LOG_WINDOW: Final = round(DEFAULT.dedupe_window * 1000)
 """The same, for what a topic retains."""
 OPTIONS: Final[list[dict[str, Any]]] = [
     {"retry": [0], "max_failures": None},
-    {"retry": [1], "max_failures": 3, "on_poison": "skip"},
+    {"retry": [1], "max_failures": 3, "on_poison": "skip", "max_backlog": 2},
     {"lease": None, "retry": [0], "max_failures": None},
     {"retry": [], "max_failures": 1, "max_cancels": 2, "on_poison": "skip", "ttl": 3_600},
 ]
@@ -110,6 +111,12 @@ class Jobs:
         """Outcomes that were seen before retention could take the entries."""
         self._made = 0
         """Bodies."""
+        self.granted: dict[int, int] = {}
+        """Backlogs of subscriptions, by their keys."""
+        self.acknowledged: set[int] = set()
+        """Positions that subscribers have acknowledged, whether or not that is sent."""
+        self._subscribed: set[int] = set()
+        """Positions that a subscription had."""
         self.mine: dict[str, list[tuple[int, int]]] = defaultdict(list)
         """Leases that a process knows of, also when they are over."""
         self.options = {"lease": LEASE, "dedupe_window": WINDOW / 1000, **draw.choice(OPTIONS)}
@@ -233,6 +240,21 @@ class Jobs:
         process.submit(verb, ignored, partial(self._are_settled, process.name, self.queues[name], upto))
         return True
 
+    def peek(self, process: Process, draw: random.Random) -> bool:
+        """A program looks at a queue, and counts what is in it."""
+        name, before = draw.choice(list(self.queues)), self._stored.version()
+        with process.store.reader() as db:
+            queue = read(db, name)
+            seen = [one.seen.position for one in browsing.peek(db, queue, self._clock(), count=MOST)]
+            stats = browsing.stats(db, queue, self._clock())
+        if self._stored.version() != before:
+            raise Violation(f"a look at {name} has changed the store (I10)")
+        if set(seen) != (there := self._stored.unsettled_in(queue.key, self.highest)):
+            raise Violation(f"a look at {name} shows {seen}, and {sorted(there)} are there")
+        if (counted := stats.ready + stats.leased + sum(stats.held.values())) != len(seen):
+            raise Violation(f"{counted} messages are counted in {name}, and {seen} are there (I2)")
+        return True
+
     def purge(self, draw: random.Random) -> bool:
         if not self.accepted:
             return False
@@ -253,11 +275,48 @@ class Jobs:
                 part = self.settling(process, "ack", position, fence)
                 process.submit(part.verb, ignored, part.is_stored)
 
+        if process.subscriber is not None:
+            process.subscriber.leave()
         process.submit(
             lambda tx: lease(tx, [declared(tx, name) for name in self.queues], Request(MOST)),
             acknowledge,
             partial(self._is_leased, process.name),
         )
+
+    # subscriptions
+
+    @contextmanager
+    def commit_of(self, process: str, instance: int) -> Iterator[None]:
+        with self._oracle.commit_of(process, instance):
+            yield
+        if not self.granted:
+            return
+        leased = self._stored.leased_by_subscriptions(self._clock())
+        self._subscribed |= {position for _key, position in leased}
+        for key, count in Counter(key for key, _position in leased).items():
+            if count > self.granted.get(key, count):
+                raise Violation(f"a subscription has {count} messages, and was granted {self.granted[key]} (I9)")
+
+    def is_handed_over(self, position: int, body: bytes) -> None:
+        """A subscriber gets a message."""
+        known = self.accepted.get(position)
+        if known is None or known.body != body:
+            raise Violation(f"position {position} is handed over with the body {body!r} (I15)")
+        if position in self._taken:
+            raise Violation(f"position {position} is handed over after it was acknowledged (I6)")
+
+    def are_settled_ahead(self, positions: Sequence[int]) -> None:
+        """What subscribers had acknowledged is settled."""
+        for position in positions:
+            if position in self._taken:
+                raise Violation(f"position {position} is acknowledged twice (I6)")
+            self._taken.add(position)
+            self._held.pop(position, None)
+            truth = self._truth(position)
+            if truth is not None:
+                truth.called[self.accepted[position].turn].append(True)
+            self.counts["messages taken by subscribers"] += 1
+            self._check_order(position, "acknowledged", set(positions))
 
     # what commits have done
 
@@ -357,7 +416,8 @@ class Jobs:
             held = self._held.get(position)
             if position in settled and held is not None and held.process != process and self._lasts(held):
                 raise Violation(f"position {position} is settled by a filter while {held.process} has it (I17)")
-            if position not in settled and held is None and self.accepted[position].group is None:
+            is_free = held is None and position not in self._subscribed and self.accepted[position].group is None
+            if position not in settled and is_free:
                 raise Violation(f"position {position} fits a filter, was never leased, and is not settled (I17)")
         for position in settled:
             self._held.pop(position, None)

@@ -121,10 +121,19 @@ class Thread:
         self._has_ended.wait(timeout)
 
 
+class Timer(Thread):
+    def __init__(self, seconds: float, function: Callable[[], object]) -> None:
+        def run() -> None:
+            Tasks.current.sleep(seconds)
+            function()
+
+        super().__init__(run)
+
+
 class Threading:
     """In place of the module."""
 
-    Lock, RLock, Condition, Event, Thread = Lock, _thread.RLock, Condition, Event, Thread
+    Lock, RLock, Condition, Event, Thread, Timer = Lock, _thread.RLock, Condition, Event, Thread, Timer
     current_thread = staticmethod(greenlet.getcurrent)
 
     @staticmethod
@@ -214,16 +223,17 @@ class Bell:
 
 
 class Neighbourhood:
-    """Who lives, and whose doorbell is where (``port.Instances``)."""
+    """Who lives at one store, and whose doorbell is where (``port.Instances``). ``kind`` begins their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "process") -> None:
+        self._kind = kind
         self.alive: set[str] = set()
         self._bells: dict[str, Bell] = {}
         self._begun: set[str] = set()
         """Tasks that an instance is at alone."""
 
     def enter(self) -> Bell:
-        bell = Bell(f"process{len(self._bells) + 1}")
+        bell = Bell(f"{self._kind}{len(self._bells) + 1}")
         self.alive.add(bell.name)
         self._bells[bell.name] = bell
         return bell

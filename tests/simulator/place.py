@@ -12,6 +12,7 @@ from tests.support.stored import empty_store
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import queues
+from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.group_commit import GroupCommit
 from wsrm_mq.store.port import Instances
 from wsrm_mq.store.sqlite.connection import connect_reader, connect_writer
@@ -40,16 +41,20 @@ class Files:
 
 
 class Place:
-    def __init__(self, home: Path) -> None:
+    """``outbox``: that of the program which sends to the services of this store."""
+
+    outbox: Place
+
+    def __init__(self, home: Path, clock: ManualClock) -> None:
         self.path = home / "store.db"
-        beside(self.path).mkdir()
+        beside(self.path).mkdir(parents=True)
         whole = home / "whole.db"
         whole.write_bytes(empty_store())
         with closing(sqlite3.connect(whole)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
             db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             db.execute("VACUUM INTO ?", (str(self.path),))
-        self.clock = ManualClock(BEGINNING)
+        self.clock = clock
         self.files = [Files(self.path) for _ in range(PROCESSES)]
         self.operator = Files(self.path)
         self.reader = connect_reader(self.path)
@@ -68,17 +73,19 @@ class Place:
         self._emptied += 1
         if self._emptied % CHECKPOINT_EVERY == 0:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self.clock.now = BEGINNING
 
 
 class OpenStore(Store):
     """The product's store, opened with connections that are there. Its writer's thread begins with ``begin``."""
 
-    def __init__(self, files: Files, clock: ManualClock, events: Events, instances: Instances) -> None:
-        super().__init__(files.path, clock=clock, events=events, instances=instances)
+    def __init__(
+        self, files: Files, clock: ManualClock, events: Events, instances: Instances, serving: Serving = NAMELESS
+    ) -> None:
+        super().__init__(files.path, clock=clock, events=events, instances=instances, serving=serving)
         self.presence = instances.enter()
         name = self.presence.name
-        row = {"name": name, "host": "here", "pid": 1, "started_at": clock(), "application": None, "paths": None}
+        row = {"name": name, "host": "here", "pid": 1, "started_at": clock()}
+        row |= {"application": None, "paths": serving.stored_paths}
         self.committing: GroupCommit = self.writer._commit
         self.committing._db = files.writer
         self.committing.instance = files.writer.execute(queues.ADD_INSTANCE, row).fetchone()[0]

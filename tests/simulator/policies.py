@@ -17,6 +17,8 @@ ONCE, REPEATEDLY, AT_MOST = (
 )
 STORED, DELIVERED = Acknowledge.STORED, Acknowledge.DELIVERED
 HOUR: Final = 3_600_000
+SLOW_CALL: Final = 0.06
+"""Seconds that a slow call of the service takes."""
 
 POLICIES: Final = {
     str(index): QueuePolicy(
@@ -69,6 +71,30 @@ PULLED: Final = {
     )
 }
 """Partners whose messages consumers pull."""
+SOURCED: Final = {
+    f"source {index}": QueuePolicy(
+        retry=(1_000,) * tries,
+        on_poison=on_poison,
+        behavior=behavior,
+        ordered=ordered,
+        acknowledge=acknowledge,
+        max_expires=2 * HOUR,
+        retain=HOUR,
+        retain_ended=2 * HOUR,
+    )
+    for index, (tries, on_poison, behavior, ordered, acknowledge) in enumerate(
+        [
+            (1, OnPoison.BLOCK, NO_DISCARD, True, STORED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, True, STORED),
+            (0, OnPoison.TERMINATE, NO_DISCARD, True, STORED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, True, DELIVERED),
+            (1, OnPoison.DEAD_LETTER, FOLLOWING, True, STORED),
+            (1, OnPoison.DEAD_LETTER, NO_DISCARD, False, STORED),
+        ]
+    )
+}
+"""Sources that are this product's own."""
+_ALL: Final = POLICIES | PULLED | SOURCED
 TWO_WAY: Final = frozenset("026")
 """Partners that want replies."""
 PARTLY_TWO_WAY: Final = frozenset(["pulled 5"])
@@ -83,4 +109,4 @@ def wants_reply(partner: str, number: int) -> bool:
 
 
 def policy_of(partner: str | None) -> QueuePolicy:
-    return POLICIES.get(partner or "0") or PULLED[partner or "0"]
+    return _ALL[partner or "0"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from tests.simulator.machine import Bell, Neighbourhood
 from tests.simulator.oracle import Violation
 from tests.simulator.place import Files, OpenStore
 from tests.simulator.tasks import Tasks
 from wsrm_mq.delivery.completion import Waiters
-from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.delivery import Call
 from wsrm_mq.delivery.dispatcher import Dispatcher
 from wsrm_mq.delivery.janitor import Janitor
 from wsrm_mq.delivery.watch import Watch
@@ -28,9 +28,16 @@ from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Receipt
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Settlement, settlement
+from wsrm_mq.store.applications import NAMELESS, Serving
+from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.write_queue import OnCommit, Verb, Write
 from wsrm_mq.testing import ManualClock
+
+if TYPE_CHECKING:
+    from tests.simulator.door import Door
+    from tests.simulator.source import Program
+    from tests.simulator.subscribers import Subscriber
 
 R = TypeVar("R")
 
@@ -106,27 +113,47 @@ class Noted(NamedTuple):
         return self.verb(tx)
 
 
+class Work(NamedTuple):
+    """The work of a process: ``call`` calls its service, or sends. ``left_alone``, ``senders`` and ``chores`` are those
+    of a process that sends."""
+
+    call: Call
+    left_alone: MaySend = may_send
+    senders: int = 1
+    chores: tuple[Callable[[], None], ...] = ()
+
+
 class Process:
-    """``call`` is the service, ``threads`` how many the dispatcher has. ``watched`` is entered for each commit, with
-    the process's name and key."""
+    """``work_of`` answers its work, ``threads`` is how many the dispatcher has. ``watched`` is entered for each commit,
+    with the process's name and key."""
 
     hand_over = Engine.hand_over
+    is_running = is_asked = True
+    acknowledging = None
+    door: Door | None = None
+    """Where requests come in as bytes."""
+    program: Program | None = None
+    """The program that sends from its store."""
+    subscriber: Subscriber | None = None
+    """The program that has subscribed to queues."""
 
     def __init__(
         self,
         files: Files,
         clock: ManualClock,
         neighbours: Neighbourhood,
-        call: Callable[[Process, Delivery], Outcome],
+        work_of: Callable[[Process], Work],
         threads: int,
         policy_of: PolicyOf,
         watched: Callable[[str, int], AbstractContextManager[None]],
         counts: Counter[str],
+        serving: Serving = NAMELESS,
     ) -> None:
         self.tasks = Tasks.current = Tasks(clock)
-        events = Told(counts)
+        self.events = events = Told(counts)
         self.told = events.wrong
-        self.store = OpenStore(files, clock, events, neighbours)
+        self.neighbours = neighbours
+        self.store = OpenStore(files, clock, events, neighbours, serving)
         assert isinstance(self.store.presence, Bell)
         self.bell = self.store.presence
         self.name = self.bell.name
@@ -137,20 +164,24 @@ class Process:
         """It is to die ``after`` its next commit, or ``between`` that and another."""
         self.requests: list[tuple[Callable[[Settlement | None], None], int, str | None]] = []
         """Requests that wait for a message: who is answered, its position, its partner."""
-        waiters, duty = Waiters(4), Duty(is_asked=True)
+        self.stalled = 0
+        """Milliseconds that have passed while it had something to do and no turn, or later than it had asked for."""
+        self.waiters, duty, work = Waiters(4), Duty(is_asked=True), work_of(self)
         self.dispatcher = Dispatcher(
             self.store,
-            lambda delivery: call(self, delivery),
+            work.call,
             policy_of,
-            waiters,
+            self.waiters,
             duty,
             max_threads=threads,
             request_threads=threads,
+            send_threads=work.senders,
             events=events,
+            left_alone=work.left_alone,
             on_retry=lambda at: self.watch.nudge(at),
             on_left=lambda: self.watch.look_elsewhere(),
         )
-        self.watch = Watch(self.store, self.dispatcher, waiters, policy_of, duty, events)
+        self.watch = Watch(self.store, self.dispatcher, self.waiters, policy_of, duty, events, work.chores)
         self.janitor = Janitor(self.store, policy_of, events)
         self.doorbell = Doorbell(self.store, events)
         self.store.begin()
@@ -166,6 +197,11 @@ class Process:
         self.told.clear()
 
     # steps
+
+    def dies_within(self, which: int, when: str) -> None:
+        """Run one ready task; where it commits, the process is to be killed then: see ``commit``."""
+        self._dies_with = when
+        self.tasks.step(which)
 
     @property
     def is_ready(self) -> bool:
@@ -217,6 +253,7 @@ class Process:
         def turn() -> None:
             self.doorbell._look_around()
             self.doorbell._turn()
+            self.doorbell._look()
 
         self.tasks.start(turn, "queues")
 

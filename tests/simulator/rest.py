@@ -10,6 +10,7 @@ from tests.simulator.oracle import Violation
 from tests.simulator.partner import HIGHEST, Partner
 from tests.simulator.process import Process
 from tests.simulator.queues import Queues
+from tests.simulator.sending import Sending
 from tests.simulator.world import World
 
 MOMENT: Final = 200
@@ -35,10 +36,12 @@ def run(world: World, steps: Sequence[int]) -> None:
             world.step(number)
         _heal(world)
         _check_told(world)
-        if world.queues is None:
-            _check_wake_ups(world)
-        else:
+        if world.queues is not None:
             _drain(world, world.queues)
+        elif world.sending is not None:
+            _send_all(world, world.sending)
+        else:
+            _check_wake_ups(world)
         world.oracle.check_store()
         world.oracle.check_end()
     finally:
@@ -57,10 +60,14 @@ def _heal(world: World) -> None:
     world.loses_words = False
     world.frozen = {}
     for slot, process in enumerate(world.processes):
-        if process is not None and process.name not in world.neighbours.alive:
+        if process is not None and process.name not in process.neighbours.alive:
             world.kill(slot)
-    if not world.live():
-        world.start(0)
+    for first, behind in ((0, world.services), (world.services, len(world.processes))):
+        if not any(world.processes[first:behind]) and first < behind:
+            world.start(first)
+    if world.sending is not None:
+        world.takes_all = True
+        world.sending.heal(world.live())
     for process in world.live():
         process.look()
     known = None
@@ -114,11 +121,25 @@ def _drain(world: World, queues: Queues) -> None:
     queues.check_end(world.live()[0])
 
 
+def _send_all(world: World, sending: Sending) -> None:
+    """All requests come to their end, while retries are due."""
+    for _ in range(ROUNDS):
+        _settle(world, MOMENT)
+        is_waited_at = any(process.door and process.door.is_waited_at for process in world.live())
+        if not (sending.calls.waiting or is_waited_at or world.stored.next_retry() is not None):
+            break
+        world.pass_time(RETRY)
+    _check_told(world)
+    if is_waited_at:
+        raise Violation("a request still holds its thread (I16)")
+    sending.check_end(world.live()[-1])
+
+
 def _settle(world: World, milliseconds: int) -> None:
     """Run all that can run, for so long on the clock."""
     until = world.clock() + milliseconds
     for _ in range(TURNS):
-        if any([_goes_on(process) for process in world.live()]):
+        if any([*(_goes_on(process) for process in world.live()), world.carry(world.draw)]):
             continue
         at = min(process.tasks.next_at for process in world.live())
         world.pass_time(max(0, min(int(at) + 1, until) - world.clock()))

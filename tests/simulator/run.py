@@ -23,8 +23,9 @@ from typing import Final, NamedTuple
 from tests.simulator import rest
 from tests.simulator.faults import all_faults, plant
 from tests.simulator.machine import replaced
-from tests.simulator.place import Place
+from tests.simulator.place import BEGINNING, Place
 from tests.simulator.world import STEPS, World
+from wsrm_mq.testing import ManualClock
 
 MEMORY: Final = Path("/dev/shm")
 LEAST, MOST = 22, 60
@@ -70,7 +71,9 @@ class Outcome(NamedTuple):
 def a_place() -> Iterator[Place]:
     home = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="wsrm-simulator-", dir=home) as directory:
-        place = Place(Path(directory))
+        clock = ManualClock(BEGINNING)
+        place = Place(Path(directory) / "services", clock)
+        place.outbox = Place(Path(directory) / "outbox", clock)
         with replaced(place.clock):
             yield place
 
@@ -103,7 +106,9 @@ def run_many(numbers: Iterable[int]) -> Outcome:
             world, error = run_one(place, schedule)
             counts += world.counts + Counter(schedules=1, steps=len(schedule.steps))
             of_queues = world.queues and world.queues.jobs.summary()
-            checksum ^= zlib.crc32(f"{number} {world.counts} {world.oracle.summary()} {of_queues}".encode())
+            of_source = world.sending and world.sending.calls.summary()
+            happened = f"{number} {world.counts} {world.oracle.summary()} {of_queues} {of_source}"
+            checksum ^= zlib.crc32(happened.encode())
             if error:
                 failure = _failure(place, number, schedule, error)
                 break

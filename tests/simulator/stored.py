@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.store import lanes
 from wsrm_mq.store.invariants import INVARIANTS, Invariant
+from wsrm_mq.store.transaction import Transaction
 
-CHECKED: Final[tuple[Invariant, ...]] = tuple(
-    one for one in INVARIANTS if one.table in ("lane", "sequence", "entry", "message", "queue")
-)
+_TABLES: Final = ("lane", "sequence", "entry", "message", "queue", "outbound_sequence")
+CHECKED: Final[tuple[Invariant, ...]] = tuple(one for one in INVARIANTS if one.table in _TABLES)
 
 
 class Entry(NamedTuple):
@@ -21,6 +21,36 @@ class Entry(NamedTuple):
     outcome: str | None
     is_late: int
     reason: str | None
+
+
+class Request(NamedTuple):
+    """``position``: where it was stored, whatever sequence has it now."""
+
+    position: int
+    body: bytes
+    to: str
+    is_two_way: int
+
+
+class Standing(NamedTuple):
+    """A request as it stands in a sequence."""
+
+    position: int
+    entry: int
+    identifier: str
+    number: int
+    outcome: str | None
+    reason: str | None
+    is_given_up: int
+    """Its sequence was ended with it; who is at it may not be through yet."""
+
+
+def outcomes_in(tx: Transaction, positions: Iterable[int]) -> dict[int, str | None]:
+    """The outcomes of these positions, as a transaction sees them."""
+    found = tx.execute(
+        "SELECT id, outcome FROM entry WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(positions)),)
+    )
+    return dict(found.fetchall())
 
 
 class Stored:
@@ -100,6 +130,10 @@ class Stored:
 
     # queues
 
+    def version(self) -> int:
+        """It is another one whenever another connection has written."""
+        return self._reader.execute("PRAGMA data_version").fetchone()[0]  # type: ignore[no-any-return]
+
     def unsettled(self, positions: Iterable[int]) -> list[int]:
         """The positions among these that have no outcome."""
         found = self._reader.execute(
@@ -149,6 +183,55 @@ class Stored:
             "SELECT id FROM entry WHERE owner IS NOT NULL UNION ALL SELECT id FROM lane WHERE leased_until IS NOT NULL"
         )
         return [key for (key,) in found]
+
+    # what a source sends, and what of it arrives
+
+    def sent(self, after: int) -> list[Request]:
+        """The requests that were stored behind the position ``after``."""
+        found = self._reader.execute(
+            "SELECT m.id, m.body, c.address, e.wants_reply FROM message m "
+            "JOIN entry e ON e.id = m.id JOIN channel c ON c.lane = e.lane AND c.is_numbered = 1 "
+            "WHERE m.id > ? ORDER BY m.id",
+            (after,),
+        )
+        return list(map(Request._make, found))
+
+    def requests(self) -> list[Standing]:
+        """Where each request stands, by the last sequence that has it, the first stored first."""
+        found = self._reader.execute(
+            "SELECT e.message, max(e.id), o.identifier, e.number, e.outcome, e.reason, "
+            "l.discard_reason IS NOT NULL AND l.discard_reason <> 'replayed' FROM entry e JOIN lane l ON l.id = e.lane "
+            "JOIN channel c ON c.lane = e.lane AND c.is_numbered = 1 JOIN outbound_sequence o ON o.id = c.outbound "
+            "GROUP BY e.message ORDER BY e.message"
+        )
+        return list(map(Standing._make, found))
+
+    def in_doubt(self) -> list[str]:
+        """What the ledger says of requests that may be done twice."""
+        found = self._reader.execute("SELECT reason FROM ledger WHERE event = 'requests_in_doubt'")
+        return [reason for (reason,) in found]
+
+    def arrived(self, after: int) -> list[tuple[int, str, int, bytes]]:
+        """What came in sequences behind the position ``after``: position, identifier, number, body."""
+        return self._reader.execute(
+            "SELECT e.id, l.identifier, e.number, m.body FROM entry e JOIN lane l ON l.id = e.lane "
+            "JOIN message m ON m.id = e.message WHERE e.id > ? AND l.kind = 'rm' ORDER BY e.id",
+            (after,),
+        ).fetchall()
+
+    def sequences(self) -> list[tuple[str, str]]:
+        """Identifiers and partners of the sequences that came."""
+        return self._reader.execute("SELECT identifier, partner FROM lane WHERE kind = 'rm'").fetchall()
+
+    def leased_by_subscriptions(self, now: int) -> list[tuple[int, int]]:
+        """Keys of subscriptions, and the positions that they have leased, by themselves or in groups."""
+        return self._reader.execute(
+            "SELECT e.lessee, e.id FROM entry e WHERE e.outcome IS NULL AND e.lessee IS NOT NULL "
+            "AND e.owner IS NOT NULL AND e.leased_until > :now UNION ALL "
+            "SELECT l.lessee, e.id FROM lane l JOIN entry e ON e.lane = l.id AND e.outcome IS NULL "
+            "AND e.number < l.leased_below WHERE l.lessee IS NOT NULL AND l.leased_until > :now",
+            {"now": now},
+        ).fetchall()
 
     def broken(self) -> str | None:
         """The first invariant of the store that does not hold, and where."""

@@ -18,6 +18,10 @@ class Task(greenlet.greenlet):
         self.is_waiting = False
         self.was_woken = False
 
+    def is_alive(self) -> bool:
+        """As threads answer it."""
+        return not self.dead
+
 
 class Tasks:
     """The tasks of one process. A task that is ready runs on by ``step``, which is the schedule's to call."""
@@ -97,6 +101,10 @@ class Tasks:
             self.ready.append(task)
 
     # time
+
+    @property
+    def now(self) -> int:
+        return self._now()
 
     @property
     def next_at(self) -> float:

@@ -38,6 +38,9 @@ THERE: Final = "http://partner.example/orders"
 SPEAK: Final = EnvelopeFactory(WSRM_1_1)
 PUT, ASK = "urn:example:orders/put", "urn:example:orders/ask"
 REPLY: Final = f'<s:Envelope xmlns:s="{SPEAK.soap.namespace}"><s:Body><r/></s:Body></s:Envelope>'.encode()
+HOLD_WAIT: Final = 2.0
+BUSY: Final = 20.0
+"""Seconds: for a lock of the store, and for a machine that is busy."""
 FATES = st.sampled_from(["arrives", "is lost", "answer is lost", "arrives twice", "is late"])
 _TEXT: Final = re.compile(rb"<p:put [^>]*>(\d+)<")
 
@@ -103,7 +106,9 @@ class Pair(RuleBasedStateMachine):
 
     def _open_destination(self, path: Path) -> None:
         self._store = path
-        self._middleware: WSRMMiddleware | None = WSRMMiddleware(self._application, path, one_way=(PUT,))
+        self._middleware: WSRMMiddleware | None = WSRMMiddleware(
+            self._application, path, one_way=(PUT,), hold_wait=HOLD_WAIT
+        )
 
     def _post(self, life: int, headers: Mapping[str, str], body: bytes) -> Answer:
         fate = self._fates.popleft() if self._fates else "arrives"
@@ -121,7 +126,9 @@ class Pair(RuleBasedStateMachine):
         there = self._middleware
         if there is None:
             raise NotAnswered("nothing listens")
+        begun = time.monotonic()
         said = WSGIWire(there, "/orders").post(body, {"Content-Type": content_type})
+        assert time.monotonic() - begun < HOLD_WAIT + BUSY, "no request holds its thread for longer (I16)"
         if there is not self._middleware:
             raise NotAnswered("it was killed")
         return Answer(said.status, said.reason, list(said.fields.items()), said.body)
