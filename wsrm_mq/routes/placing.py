@@ -67,7 +67,6 @@ def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> 
     """Place what has come, some of it; answers how many messages that were. Those that are ``aside``, by position, are
     given up for an error. Raises ``Broken``."""
     waits: dict[Lease, int | None] = {}  # with their lanes: they stay leased meanwhile, so the next look has others
-    taken: list[Lease] = []  # settled together, but before what is refused behind them: their lanes go in order
     at, placed = _At(node_name(tx).name, routes(tx), may, set()), 0
     while not placed and (found := _come(tx)):
         keys = as_json([one.seen.message for one in found])
@@ -88,13 +87,10 @@ def place(tx: Transaction, may: May, aside: Mapping[int, str] | None = None) -> 
                     raise  # a full disk is not the message's fault
                 raise Broken(one.seen.position) from error
             if refused is None:
-                taken.append(_lease_of(one))
+                settling.ack(tx, [_lease_of(one)])
             else:
-                settling.ack(tx, taken)
-                taken.clear()
                 settling.reject(tx, [_lease_of(one)], refused.reason, refused.why)
             placed += 1
-    settling.ack(tx, taken)
     settling.hand_back(tx, list(waits))
     return placed
 
