@@ -169,7 +169,7 @@ class AsyncSubscription:
         """See ``Subscription``."""
         for one in self.inner.parts:
             acknowledged = one.flow.to_send(at_once=True)
-            if acknowledged:
+            if acknowledged or one.flow.is_sending:  # behind those that are under way
                 answers: list[Settlement] = []
                 with suppress(KeeperGone):  # those that it kept are gone with it
                     answers = await asyncio.wrap_future(one.home.send(acknowledged))

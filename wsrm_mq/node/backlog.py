@@ -87,6 +87,11 @@ class Backlog(Generic[T]):
         """The positions of the messages that the consumer has."""
         return list(self._handed)
 
+    @property
+    def at_consumer(self) -> list[T]:
+        """The messages that the consumer has."""
+        return list(self._handed.values())
+
     def drop(self, positions: Collection[int]) -> None:
         """The leases of these, which wait, are gone."""
         if positions:

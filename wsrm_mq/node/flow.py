@@ -274,6 +274,12 @@ class Flow:
             return held is not None and held.is_acknowledged
 
     @property
+    def is_sending(self) -> bool:
+        """Whether an acknowledgement is on its way, or about to be."""
+        with self._lock:
+            return any(one.is_acknowledged for one in self._backlog.at_consumer)
+
+    @property
     def is_batching(self) -> bool:
         return self._batch.size > 1
 

@@ -247,7 +247,7 @@ class Subscription:
         did before, no other one is taken for the cause. And before one of a group that does not wait for its batch: it
         is not settled before those that lie before it."""
         acknowledged = self.flow.to_send(at_once=True)
-        if acknowledged:
+        if acknowledged or self.flow.is_sending:  # behind those that are under way
             answers: list[Settlement] = []
             with suppress(KeeperGone):  # those that it kept are gone with it
                 answers = self._node.send(acknowledged).result()
