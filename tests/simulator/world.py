@@ -26,7 +26,7 @@ _MORE: Final = (0, 0, 1, 2)
 """Messages that a partner sends at once behind another."""
 QUEUES_SHARE: Final = 0.35
 """Schedules that have producers and consumers of queues; partners only as far as those pull what they send."""
-SOURCES_SHARE: Final = 0.06
+SOURCES_SHARE: Final = 0.04
 """Schedules that have a source of our own in the place of partners."""
 LINGERS: Final = 20
 """Milliseconds that pass by themselves where no task is ready: a commit may wait for others so long."""
