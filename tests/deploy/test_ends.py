@@ -20,7 +20,7 @@ TASKS: Final = [HOWTO / f"queues-{one}.md" for one in OF_QUEUES]
 """Each is one program, which ``tests/node`` runs; they install nothing beside the package, and send nothing."""
 PAGES: Final = sorted({*HOWTO.glob("*.md")} - {HOWTO / "index.md", *TASKS})
 BY_SPARK: Final = HOWTO / "spark.md"
-ENDS: Final = re.compile(r"python \S*(send|listen|poll|call)\.py http|pytest |curl .*/messages|queue (get|put) ")
+ENDS: Final = re.compile(r"python \S*(send|post|listen|poll|call)\.py http|pytest |curl .*/messages|queue (get|put) ")
 EXTRAS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 OWN: Final = {"wsrm_mq", *sys.stdlib_module_names}
 

@@ -33,7 +33,6 @@ SHARES = (
     "requests late",
     "requests repeated",
     "requests done",
-    "requests told as failed",
 )
 SOON = ("the cursor moves twice", "the cache outlives the commit of another process", "a wake-up of the writer is lost")
 """Mistakes that the first few hundred schedules find."""

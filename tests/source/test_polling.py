@@ -119,7 +119,7 @@ def test_empty_answers_are_followed_by_ever_longer_pauses(
         if len(polls(partner)) > before:
             times.append(source.clock())
     pauses = [after - before for before, after in pairwise(times)]
-    assert max(pauses[:2]) < 8_000
+    assert max(pauses[:2]) <= 8_000
     assert 20_000 < pauses[-1] < 40_000
     assert len(times) < 25
     assert not source.is_settled(sent)

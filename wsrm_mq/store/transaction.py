@@ -320,9 +320,10 @@ _REASONS: Final = {"failed": "error", "blocked": "error", "dead": "error", "answ
 def _notice(event: str, lane: Lane, said: Mapping[str, int | str | None]) -> tuple[str, dict[str, Any]]:
     has_failed = event == "ended" and lane.ended == State.FAILED and said["actor"] is None
     fields = {
-        **{name: said[name] for name in ("number", "attempt")},
         "sequence": lane.identifier or None,
+        "number": said["number"],
         "position": None if lane.identifier else said["position"],
+        "attempt": said["attempt"],
         _REASONS.get(event, "reason"): said["reason"],
     }
     name = "sequence.failed" if has_failed else FROM_LEDGER[event]
