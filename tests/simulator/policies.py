@@ -17,6 +17,8 @@ ONCE, REPEATEDLY, AT_MOST = (
 )
 STORED, DELIVERED = Acknowledge.STORED, Acknowledge.DELIVERED
 HOUR: Final = 3_600_000
+LIMITS: Final = {"max_expires": 2 * HOUR, "retain": HOUR, "retain_ended": 2 * HOUR}
+"""The times that all policies here have."""
 SLOW_CALL: Final = 0.06
 """Seconds that a slow call of the service takes."""
 
@@ -28,9 +30,7 @@ POLICIES: Final = {
         ordered=ordered,
         assurance=assurance,
         acknowledge=acknowledge,
-        max_expires=2 * HOUR,
-        retain=HOUR,
-        retain_ended=2 * HOUR,
+        **LIMITS,
     )
     for index, (tries, on_poison, behavior, ordered, assurance, acknowledge) in enumerate(
         [
@@ -55,9 +55,7 @@ PULLED: Final = {
         behavior=behavior,
         ordered=ordered,
         acknowledge=acknowledge,
-        max_expires=2 * HOUR,
-        retain=HOUR,
-        retain_ended=2 * HOUR,
+        **LIMITS,
     )
     for index, (behavior, ordered, acknowledge) in enumerate(
         [
@@ -78,9 +76,7 @@ SOURCED: Final = {
         behavior=behavior,
         ordered=ordered,
         acknowledge=acknowledge,
-        max_expires=2 * HOUR,
-        retain=HOUR,
-        retain_ended=2 * HOUR,
+        **LIMITS,
     )
     for index, (tries, on_poison, behavior, ordered, acknowledge) in enumerate(
         [

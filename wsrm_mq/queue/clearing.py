@@ -82,7 +82,7 @@ def purge(
 
 
 def tally(tx: Transaction, queue: Declared, lower: int = 0, upper: int | None = None) -> Cleared:
-    """What ``purge`` would do, as it is counted."""
+    """Count what ``purge`` would give up, and what it would skip as leased."""
     bounds = {"queue": queue.key, "now": tx.now, "lower": lower, "upper": _LAST if upper is None else upper}
     count, leased = tx.execute(consuming.TALLY, bounds).fetchone()
     return Cleared(count - leased, leased)

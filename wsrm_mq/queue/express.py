@@ -38,8 +38,7 @@ class Keeper(NamedTuple):
 
 def keep(tx: Transaction, queue: Declared) -> Keeper:
     """Have this instance keep the express messages of a queue, unless another one that lives does; answers which."""
-    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
-    known = None if row is None else Keeper(*row[1:])
+    known = _keeper_of(tx, queue)
     if known is not None and known.instance != tx.instance and _lives(tx, known):
         return known
     if known is not None and known.instance != tx.instance:
@@ -70,9 +69,8 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
     is kept is lost, which is on record."""
     if not force:
         refuse_kept(tx, queue)
-    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
-    if row is not None:
-        keeper = Keeper(*row[1:])
+    keeper = _keeper_of(tx, queue)
+    if keeper is not None:
         came = "did not answer when the queue was deleted" if _lives(tx, keeper) else "is gone"
         _lost(tx, queue.key, queue.name, f"{_who(keeper)}, which kept them, {came}")
     return clearing.delete(tx, queue, if_empty=if_empty, force=force)
@@ -80,12 +78,17 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
 
 def refuse_kept(tx: Transaction, queue: Declared) -> None:
     """Raises ``KeeperGone`` where a process that lives keeps express messages of a queue."""
-    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
-    if row is not None and _lives(tx, keeper := Keeper(*row[1:])):
+    keeper = _keeper_of(tx, queue)
+    if keeper is not None and _lives(tx, keeper):
         raise KeeperGone(
             f"{queue.name} is not deleted: {_who(keeper)} keeps its express messages, and does not delete them.",
             "Try `node.delete` again when it answers; `force=True` deletes the queue, and loses them.",
         )
+
+
+def _keeper_of(tx: Transaction, queue: Declared) -> Keeper | None:
+    row = tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
+    return None if row is None else Keeper(*row[1:])
 
 
 def _lives(tx: Transaction, keeper: Keeper) -> bool:

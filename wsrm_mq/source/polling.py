@@ -152,7 +152,7 @@ class Polls:
         posted(self._post.for_sender(about[-1].sender), to.address, message.content_type, message.action, body)
 
     def _acknowledgements(self, about: list[OutboundRecord]) -> list[SequenceAcknowledgement]:
-        """Of the replies that have come."""
+        """The acknowledgements of the replies that have come."""
         with self._store.reader() as db:
             return [ack for one in about for ack in outbounds.read(db, one.id).reply_acknowledgements]
 

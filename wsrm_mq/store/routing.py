@@ -87,7 +87,7 @@ WAITS: Final = (
     .join(routed, routed.c.message == entry.c.message)
     .where(REQUESTS_GO_ON, queue.c.name.like("hop/%"))
 )
-"""What waits for next nodes."""
+"""The messages that wait for next nodes."""
 
 
 def _may_move(found: Any) -> str:
@@ -98,7 +98,7 @@ def _may_move(found: Any) -> str:
 MAY_MOVE: Final = _may_move(WAITS.distinct())
 """Routes have changed: all that waits for whatever next node may have to go another way."""
 ONE_MAY_MOVE: Final = _may_move(select(*of(routed, _END), p("address")).where(given(routed, "message")))
-"""What is for the same queue as a message, and waits for the node at ``address``, may have to."""
+"""The messages for the same queue as this one that wait for the node at ``address`` may have to go another way."""
 MOVING: Final = compiled(
     select(moving.c.address).group_by(moving.c.address).order_by(func.count(moving.c.leads_to).desc())
 )
@@ -122,7 +122,7 @@ ENDS: Final = compiled(
         ),
     )
 )
-"""What waits for a next node and may move now: all of it is there that has begun to go there."""
+"""The messages that wait for a next node and may move now: all that began to go there have arrived."""
 _ONE: Final = given(moving, f"address, {_END}")
 LEAD: Final = compiled(update(moving).where(_ONE).values(leads_to=p("leads_to"), leads_as=p("leads_as")))
 MOVE_ON: Final = _may_move(

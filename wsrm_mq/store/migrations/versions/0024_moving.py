@@ -1,4 +1,4 @@
-"""What may have to go another way since routes have changed is known by its queue, and no longer by its next node."""
+"""Messages that may have to go another way since routes have changed are known by their queue, not by their next node."""
 
 from alembic import op
 
