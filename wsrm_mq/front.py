@@ -31,8 +31,7 @@ from wsrm_mq.destination.exchange import Commit, Forward, Wait
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.stream import content_coding
+from wsrm_mq.envelope.stream import Limits, content_coding
 from wsrm_mq.errors import (
     ConfigurationError,
     NameServerSilent,
@@ -59,7 +58,7 @@ from wsrm_mq.versions import SOAPVersion
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Post
     from wsrm_mq.destination.description import Description
-    from wsrm_mq.envelope.policy import Announcement
+    from wsrm_mq.envelope.wsdl import Announcement
 
 Refused = BodyRefused | StoreError | NotAuthenticated | ConfigurationError | NameServerSilent
 REFUSED: Final = (BodyRefused, StoreError, NotAuthenticated, ConfigurationError, NameServerSilent)
@@ -384,7 +383,7 @@ class Front:
         """The promises of the WSDL to the client that asks for it."""
         if not (self.settings.announce_rm and self._coverage.describes(environ)):
             return None
-        from wsrm_mq.envelope.policy import Announcement
+        from wsrm_mq.envelope.wsdl import Announcement
 
         peer = self._asks(environ)
         policy = peer.policy

@@ -11,9 +11,9 @@ from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posting import Posting
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import sequence_acknowledgement
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.events.telling import Events
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.queue.outbound import give_number

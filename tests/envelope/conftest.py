@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.source import combination
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import RM_VERSIONS, AddressingVersion, RMVersion, SOAPVersion

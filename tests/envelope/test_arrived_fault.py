@@ -7,8 +7,8 @@ import io
 import pytest
 
 from tests.envelope.conftest import every_version, read
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import MAKE_CONNECTION, WSA_2004, WSRM_1_0, WSRM_1_1, SOAPVersion

@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 
 from tests.envelope.test_policy import HEAD, document
-from wsrm_mq.envelope.policy import Asserted, asserted
-from wsrm_mq.envelope.wsdl import default_action, imports_in, input_names, written
+from wsrm_mq.envelope.wsdl import Asserted, asserted, default_action, imports_in, input_names, written
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion
 
 RMP_1_0: Final = "http://schemas.xmlsoap.org/ws/2005/02/rm/policy"

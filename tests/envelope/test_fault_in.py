@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.envelope.reply import ServiceFault, excerpt, fault_in
+from wsrm_mq.envelope.rewrite import ServiceFault, excerpt, fault_in
 from wsrm_mq.sequence.faults import FaultCode
 
 TYPES = {"1.1": "text/xml; charset=utf-8", "1.2": "application/soap+xml; charset=utf-8"}

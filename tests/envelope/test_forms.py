@@ -8,11 +8,16 @@ import io
 import pytest
 
 from tests.envelope.conftest import every_version, read
-from wsrm_mq.envelope.content import parse_content_type, soap_version_of
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import envelope_in
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.stream import content_coding, expand, pieces
+from wsrm_mq.envelope.stream import (
+    Limits,
+    content_coding,
+    envelope_in,
+    expand,
+    parse_content_type,
+    pieces,
+    soap_version_of,
+)
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CloseSequence, SequenceHeader
 from wsrm_mq.testing import EnvelopeFactory

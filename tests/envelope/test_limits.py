@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.envelope.conftest import read, refusal
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.sequence.faults import MalformedMessage

@@ -6,9 +6,9 @@ import pytest
 from lxml import etree
 
 from tests.envelope.conftest import every_version, read, refusal
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import sequence_acknowledgement
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import CreateSequenceRefused, InvalidAddressingHeader
 from wsrm_mq.testing import EnvelopeFactory, Reply

@@ -7,8 +7,7 @@ from typing import Any, Final
 import pytest
 from lxml import etree
 
-from wsrm_mq.envelope.policy import Announcement, announce
-from wsrm_mq.envelope.wsdl import parsed, written
+from wsrm_mq.envelope.wsdl import Announcement, announce, parsed, written
 from wsrm_mq.sequence.terms import DeliveryAssurance
 
 NAMES: Final = {

@@ -6,8 +6,8 @@ import pytest
 
 from tests.envelope.conftest import each_rm, every_version, read, refusal
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, SequenceHeader
 from wsrm_mq.sequence.faults import (

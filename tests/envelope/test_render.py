@@ -13,13 +13,13 @@ from wsrm_mq.envelope.render import (
     ending,
     ending_response,
     envelope,
+    fault,
     last_message,
     message_pending,
     own_names,
     reply_headers,
     sequence_acknowledgement,
 )
-from wsrm_mq.envelope.soap_fault import fault
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     EndpointReference,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, piggyback
+from wsrm_mq.envelope.rewrite import NotAnEnvelope, complete_reply, piggyback
 from wsrm_mq.versions import WSA_2005, SOAPVersion
 
 SOAP = SOAPVersion.SOAP_1_2

@@ -21,15 +21,22 @@ from tests.fuzz.messages import DIALECTS, Case, description, good
 from tests.fuzz.mutations import mutated
 from wsrm_mq.decoding.decode import decoded
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.policy import Announcement, announce
 from wsrm_mq.envelope.render import create_sequence_response
-from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply, fault_in, piggyback
-from wsrm_mq.envelope.rewrite import blocks, body_digest, demote, strip, without_security
-from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.scanner import Scanner
+from wsrm_mq.envelope.rewrite import (
+    NotAnEnvelope,
+    blocks,
+    body_digest,
+    complete_reply,
+    demote,
+    fault_in,
+    piggyback,
+    strip,
+    without_security,
+)
+from wsrm_mq.envelope.scan import Scanner, scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.envelope.whole import check_whole, ends_once
-from wsrm_mq.envelope.wsdl import move_ports, operations_in, parsed, remove_outputs, written
+from wsrm_mq.envelope.wsdl import Announcement, announce, move_ports, operations_in, parsed, remove_outputs, written
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference
 from wsrm_mq.versions import ADDRESSING_VERSIONS, RM_OF_NAMESPACE, SOAP_VERSIONS, WSA_2005, WSRM_1_1

@@ -129,9 +129,8 @@ def _header(name: str) -> str:
 
 
 def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[Block]:
-    from wsrm_mq.envelope.limits import Limits
     from wsrm_mq.envelope.rewrite import blocks
-    from wsrm_mq.envelope.stream import content_coding, expand
+    from wsrm_mq.envelope.stream import Limits, content_coding, expand
     from wsrm_mq.errors import EnvelopeError
     from wsrm_mq.store.entries import body_at
 

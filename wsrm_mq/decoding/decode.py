@@ -17,12 +17,9 @@ from wsrm_mq.destination.answers import Answer
 from wsrm_mq.destination.checks import is_without_effect
 from wsrm_mq.destination.commits import check_selection
 from wsrm_mq.destination.coverage import Coverage
-from wsrm_mq.envelope.content import parse_content_type
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import check_closed, envelope_in
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.stream import content_coding, pieces
+from wsrm_mq.envelope.stream import Limits, check_closed, content_coding, envelope_in, parse_content_type, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, MakeConnection, SequenceFault, TerminateSequence
 from wsrm_mq.versions import (

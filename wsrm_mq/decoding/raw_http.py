@@ -10,8 +10,7 @@ from itertools import islice
 from typing import Final
 
 from wsrm_mq.destination.request_body import told_length
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.stream import content_coding, expand
+from wsrm_mq.envelope.stream import Limits, content_coding, expand
 from wsrm_mq.errors import EnvelopeError
 
 _REQUEST: Final = re.compile(rb"([A-Z]{3,20}) (\S{1,8000}) HTTP/\d(?:\.\d)?\r?\n")

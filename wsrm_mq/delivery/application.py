@@ -16,13 +16,19 @@ from wsrm_mq.delivery import service_reply
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import REPLY_ENDPOINTS, reply_endpoint, service_message
 from wsrm_mq.delivery.raised import Raised, raised
-from wsrm_mq.envelope.content import content_type_of
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.reply import HeaderPlace, NotAnEnvelope, ServiceFault, complete_reply, excerpt, fault_in
-from wsrm_mq.envelope.rewrite import demote, strip
+from wsrm_mq.envelope.rewrite import (
+    HeaderPlace,
+    NotAnEnvelope,
+    ServiceFault,
+    complete_reply,
+    demote,
+    excerpt,
+    fault_in,
+    strip,
+)
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.stream import content_coding, expand
+from wsrm_mq.envelope.stream import Limits, content_coding, content_type_of, expand
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import OnFault, PolicyOf
 from wsrm_mq.queue.settle import ServiceReply

@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
-from wsrm_mq.envelope.content import content_type_of, parse_content_type
 from wsrm_mq.envelope.headers import Headers, RMResponse
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.reply import ServiceFault, excerpt, fault_in
+from wsrm_mq.envelope.rewrite import ServiceFault, excerpt, fault_in
 from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.stream import content_coding, expand
+from wsrm_mq.envelope.stream import Limits, content_coding, content_type_of, expand, parse_content_type
 from wsrm_mq.errors import EnvelopeError, LeftAlone, NotAllowed, NotAnswered, Unread
 from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.settle import ServiceReply

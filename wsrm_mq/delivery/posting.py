@@ -17,7 +17,7 @@ from wsrm_mq.delivery.posted import UNREAD, Posted, posted
 from wsrm_mq.delivery.requesting import is_not_let_in, judge
 from wsrm_mq.envelope.lexical import escape
 from wsrm_mq.envelope.render import ack_requested, reply_headers
-from wsrm_mq.envelope.reply import piggyback
+from wsrm_mq.envelope.rewrite import piggyback
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
 from wsrm_mq.queue.requests import is_over
 from wsrm_mq.sequence.elements import SequenceAcknowledgement

@@ -18,7 +18,7 @@ from wsrm_mq.delivery.deliverable import Prefetch
 from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome
 from wsrm_mq.delivery.outgoing_messages import reply_endpoint, tell_end_of_outbound, tell_undelivered
 from wsrm_mq.delivery.pipeline import Pipeline
-from wsrm_mq.envelope.content import content_type_of
+from wsrm_mq.envelope.stream import content_type_of
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
 from wsrm_mq.events.telling import Events

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.service_reply import UnusableReply, expanded
 from wsrm_mq.destination.coverage import LARGEST
-from wsrm_mq.envelope.content import content_type_of, parse_content_type
-from wsrm_mq.envelope.policy import Announcement, announce
-from wsrm_mq.envelope.wsdl import move_ports, parsed, remove_outputs, written
+from wsrm_mq.envelope.stream import content_type_of, parse_content_type
+from wsrm_mq.envelope.wsdl import Announcement, announce, move_ports, parsed, remove_outputs, written
 from wsrm_mq.events.telling import Events
 from wsrm_mq.remembered import Recent
 

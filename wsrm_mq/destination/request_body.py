@@ -11,9 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.envelope.content import parse_content_type
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.stream import Source, expand
+from wsrm_mq.envelope.stream import Limits, Source, expand, parse_content_type
 from wsrm_mq.envelope.whole import TAIL_BYTES, check_well_formed, check_whole, ends_once, looks_whole
 from wsrm_mq.queue.arrival import Body
 

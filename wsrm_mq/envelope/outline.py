@@ -1,23 +1,24 @@
-"""The outline of an envelope: a tree of its Header, and the first child of Body. Nothing behind that is read.
+"""The passes of expat over an envelope. Nothing behind what they are for is read.
 
-One expat pass that ends with the start tag of Body's first child, so its cost does not depend on the body. If
-that child is an RM element the pass goes on to its end. The tree is built by ``TreeBuilder``, in C: only
-start tags are seen by Python, because each of them may be the last one of interest.
+The outline is a tree of its Header, and the first child of Body: one pass that ends with the start tag of that, so its
+cost does not depend on the body. If that child is an RM element the pass goes on to its end. The tree is built by
+``TreeBuilder``, in C: only start tags are seen by Python, because each of them may be the last one of interest.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.stream import Source, pieces
+from wsrm_mq.envelope.lexical import WHITE_SPACE
+from wsrm_mq.envelope.stream import Limits, Source, malformed, pieces
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence.faults import MalformedMessage, VersionMismatch
+from wsrm_mq.sequence.faults import VersionMismatch
 from wsrm_mq.versions import RM_OF_NAMESPACE, SOAP_VERSIONS, SOAPVersion
 
 # The encoding of a document: its byte order mark says it, else the charset of its Content-Type, else its XML
@@ -74,7 +75,7 @@ NAME_SEPARATOR: Final = "\n"
 
 _ENVELOPE: Final = {f"{ns}{NAME_SEPARATOR}Envelope": soap for ns, soap in SOAP_VERSIONS.items()}
 _HEADER: Final = {soap: f"{ns}{NAME_SEPARATOR}Header" for ns, soap in SOAP_VERSIONS.items()}
-_BODY: Final = {soap: f"{ns}{NAME_SEPARATOR}Body" for ns, soap in SOAP_VERSIONS.items()}
+_BODY_OF: Final = {soap: f"{ns}{NAME_SEPARATOR}Body" for ns, soap in SOAP_VERSIONS.items()}
 _RM: Final = tuple(ns + NAME_SEPARATOR for ns in RM_OF_NAMESPACE)
 
 
@@ -125,19 +126,19 @@ def read_outline(source: Source, charset: str | None, limits: Limits, outline: O
                 parser = _parser(expat_encoding(piece, charset), outline, limits)
             parser.Parse(piece, False)
         if parser is None:
-            raise _refuse("The request has no body.", 400)
+            raise malformed("The request has no body.", status=400)
         if sum(map(len, outline.read)) >= limits.header_bytes:
-            raise _refuse(f"The header section is longer than {limits.header_bytes} bytes.")
+            raise malformed(f"The header section is longer than {limits.header_bytes} bytes.")
         parser.Parse(b"", True)
     except _Complete:
         _check_structure(outline, limits)
         return
     except expat.ExpatError as error:
         sense = f"{expat.ErrorString(error.code)}, line {error.lineno}"
-        raise _refuse(f"The request is not well-formed XML: {sense}.", 400) from None
+        raise malformed(f"The request is not well-formed XML: {sense}.", status=400) from None
     except (LookupError, ValueError):  # an encoding that Python knows and expat cannot use, or the reverse
-        raise _refuse("The request is in an unknown encoding.", 400) from None
-    raise _refuse("The envelope has no Body.")
+        raise malformed("The request is in an unknown encoding.", status=400) from None
+    raise malformed("The envelope has no Body.")
 
 
 def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XMLParserType:
@@ -155,14 +156,14 @@ def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XML
         if soap is None:
             raise _not_an_envelope(name)
         outline.root = open_element(name, attributes)
-        body_name = _BODY[soap]
+        body_name = _BODY_OF[soap]
         parser.StartElementHandler = start
 
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal body, count
         count += 1
         if count > max_elements or (attributes and len(attributes) > max_attributes):
-            raise _refuse("The header section has too many elements or attributes.")
+            raise malformed("The header section has too many elements or attributes.")
         element = open_element(name, attributes)
         if body is not None:
             if not name.startswith(_RM) and element is body[0]:
@@ -192,11 +193,11 @@ def _check_structure(outline: Outline, limits: Limits) -> None:
     root, soap = outline.root, outline.soap
     assert root is not None  # a Body was seen
     assert soap is not None
-    expected = [_BODY[soap]] if len(root) == 1 else [_HEADER[soap], _BODY[soap]]
+    expected = [_BODY_OF[soap]] if len(root) == 1 else [_HEADER[soap], _BODY_OF[soap]]
     if [child.tag for child in root] != expected:
-        raise _refuse("The envelope holds something else than one Header and one Body.")
+        raise malformed("The envelope holds something else than one Header and one Body.")
     if outline.elements > limits.depth and _depth(root) > limits.depth:
-        raise _refuse(f"The header section is nested more than {limits.depth} deep.")
+        raise malformed(f"The header section is nested more than {limits.depth} deep.")
 
 
 def _depth(root: Element) -> int:
@@ -211,16 +212,200 @@ def _not_an_envelope(root: str) -> EnvelopeError:
     namespace, local = split_name(root)
     if local == "Envelope" and namespace:
         return EnvelopeError(VersionMismatch("The SOAP version of this envelope is not 1.1 or 1.2."))
-    return _refuse("The request is not a SOAP envelope.", 400)
+    return malformed("The request is not a SOAP envelope.", status=400)
 
 
 def _refuse_doctype(*_: object) -> None:
-    raise _refuse("A document type declaration is not allowed in a SOAP message.", 400)
+    raise malformed("A document type declaration is not allowed in a SOAP message.", status=400)
 
 
 def _refuse_instruction(*_: object) -> None:
-    raise _refuse("A processing instruction is not allowed in a SOAP message.", 400)
+    raise malformed("A processing instruction is not allowed in a SOAP message.", status=400)
 
 
-def _refuse(reason: str, status: int | None = None) -> EnvelopeError:
-    return EnvelopeError(MalformedMessage(reason), status=status)
+# A pass over a fault: the path of open elements, and the text of the innermost one.
+
+
+class FaultPass:
+    """``path`` has the expanded names of the elements that are open, ``started`` and ``ended`` are called while the one
+    they are about is its last."""
+
+    def __init__(self, parser: expat.XMLParserType) -> None:
+        self.path: list[str] = []
+        self._scope: list[tuple[str, str]] = []
+        self._text: list[str] = []
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text.append
+        parser.StartNamespaceDeclHandler = lambda prefix, uri: self._scope.append((prefix or "", uri or ""))
+        parser.EndNamespaceDeclHandler = lambda _: self._scope.pop()
+
+    def started(self) -> None:
+        """Take the beginning of an element."""
+
+    def ended(self) -> None:
+        """Take the end of an element."""
+
+    @property
+    def local_path(self) -> list[str]:
+        return [split_name(name)[1] for name in self.path]
+
+    @property
+    def said(self) -> str:
+        """The text of the element that ends, behind its last child."""
+        return "".join(self._text).strip(WHITE_SPACE)
+
+    @property
+    def said_name(self) -> tuple[str | None, str, str]:
+        """(namespace, prefix, local name) of the qualified name that it says; the namespace is ``None`` where the
+        prefix is not declared."""
+        prefix, _, local = self.said.rpartition(":")
+        return dict(self._scope).get(prefix), prefix, local
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        self.path.append(name)
+        self._text.clear()
+        self.started()
+
+    def _end(self, _name: str) -> None:
+        self.ended()
+        self.path.pop()
+
+
+# Where the elements of an envelope lie in its bytes, as far as Body's first child: for changes to an envelope that is
+# not written anew. A pass of its own, so that a request that is only read does not pay for it.
+
+
+_BODY: Final = frozenset(f"{ns}{NAME_SEPARATOR}Body" for ns in SOAP_VERSIONS)
+_PIECE: Final = 64 * 1024
+_MAX_DECLARATIONS: Final = 1_000
+"""Each may be in the scope of every element: their number is a factor of this pass's cost."""
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """An element. ``start`` is its first byte, ``content`` the one behind its start tag, ``stop`` the one
+    behind its end tag; -1 is not seen.
+
+    Namespace declarations, by prefix (``""`` for the default namespace): ``outer`` are in scope around it,
+    ``own`` it makes itself, ``inner`` are both together.
+    """
+
+    name: str
+    ordinal: int
+    parent: Span | None
+    outer: Mapping[str, str]
+    inner: Mapping[str, str]
+    own: Mapping[str, str]
+    start: int
+    content: int = -1
+    stop: int = -1
+
+    @property
+    def is_self_closed(self) -> bool:
+        return self.content == self.stop
+
+    @property
+    def namespace(self) -> str:
+        return self.name.rpartition(NAME_SEPARATOR)[0]
+
+    @property
+    def local(self) -> str:
+        return self.name.rpartition(NAME_SEPARATOR)[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """``spans`` in document order. Offsets are into ``body``, which may hold more than the document."""
+
+    body: bytes
+    codec: str
+    spans: tuple[Span, ...]
+
+    def text(self, start: int, stop: int) -> str:
+        return self.body[start:stop].decode(self.codec, "replace")
+
+
+class _Enough(Exception):
+    """Ends the pass."""
+
+
+def locate(
+    body: bytes, charset: str | None, offset: int = 0, *, into_body: bool = False, into_header: bool = True
+) -> Document:
+    """Spans of the document that begins at ``offset``. A broken one has those that begin before it breaks.
+
+    ``into_body``: go on to the end of Body; without ``into_header`` there is nothing behind the start tag of the
+    document's first element.
+    """
+    first = body[offset : offset + 256]
+    parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
+    spans = _Pass(parser, offset, into_body, into_header).spans
+    try:
+        for begin in range(offset, len(body), _PIECE):
+            parser.Parse(body[begin : begin + _PIECE], False)
+    except (_Enough, expat.ExpatError, LookupError, ValueError):
+        pass
+    return Document(body, codec_of(first, charset), tuple(span for span in spans if span.content >= 0))
+
+
+class _Pass:
+    """Notes where elements begin and end in ``spans``. Every event ends the tag before it."""
+
+    def __init__(self, parser: expat.XMLParserType, offset: int, into_body: bool, into_header: bool) -> None:
+        self.spans: list[Span] = []
+        self._parser = parser
+        self._offset = offset
+        self._into_body = into_body
+        self._into_header = into_header
+        self._path: list[Span] = []
+        self._declared: dict[str, str] = {}
+        """The namespaces that the next start tag declares, by prefix."""
+        self._declarations = 0
+        self._unended: list[tuple[Span, str]] = []
+        """Spans whose tag has not ended, and the edge that its end is."""
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.StartNamespaceDeclHandler = self._declare
+        parser.CharacterDataHandler = parser.CommentHandler = self._between
+        parser.StartCdataSectionHandler = self._between
+        parser.StartDoctypeDeclHandler = _leave
+
+    def _mark(self) -> int:
+        position = self._offset + self._parser.CurrentByteIndex
+        for span, edge in self._unended:
+            setattr(span, edge, position)
+        self._unended.clear()
+        return position
+
+    def _start(self, name: str, _attributes: dict[str, str]) -> None:
+        position, path, own = self._mark(), self._path, self._declared
+        if len(path) == 2 and not (self._into_body if path[-1].name in _BODY else self._into_header):
+            raise _Enough
+        parent = path[-1] if path else None
+        outer = parent.inner if parent else {}
+        inner = {**outer, **own} if own else outer
+        span = Span(name, len(self.spans) + 1, parent, outer, inner, own, position)
+        self._declared = {}
+        self.spans.append(span)
+        path.append(span)
+        self._unended.append((span, "content"))
+
+    def _end(self, name: str) -> None:
+        self._mark()
+        self._unended.append((self._path.pop(), "stop"))
+        if name in _BODY and len(self._path) == 1:
+            raise _Enough
+
+    def _declare(self, prefix: str | None, uri: str | None) -> None:
+        self._declarations += 1
+        if self._declarations > _MAX_DECLARATIONS:
+            raise _Enough
+        self._declared[prefix or ""] = uri or ""
+
+    def _between(self, *_: object) -> None:
+        self._mark()
+
+
+def _leave(*_: object) -> None:
+    raise _Enough

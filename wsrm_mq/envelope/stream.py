@@ -1,14 +1,112 @@
-"""``expand``: a gzip body as a stream whose size is bounded before any of it is parsed (SEC-026)."""
+"""The bytes of a request: their limits, their Content-Type, a gzip body expanded within bounds before any of it is
+parsed (SEC-026), and the envelope among them, which may be a part of several.
+"""
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
-from collections.abc import Iterator
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
+from wsrm_mq.versions import SOAPVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one request. All counts are of the part that is read, up to Body's first child.
+
+    ``header_bytes`` bounds everything that grows with the input (names, attribute values, namespace declarations,
+    text); the other bounds are of things that are more expensive than their bytes.
+    """
+
+    header_bytes: int = 256 * 1024
+    depth: int = 100
+    elements: int = 5_000
+    attributes: int = 200
+    """Attributes of one element."""
+    identifier_bytes: int = 1_024
+    """Bytes of a sequence identifier, in UTF-8."""
+    parameter_bytes: int = 8_192
+    """Bytes of all reference parameters of one endpoint reference."""
+    part_header_bytes: int = 16 * 1024
+    """Bytes of the MIME headers of one part of a multipart/related body."""
+    parts: int = 1_000
+    """Parts of a multipart/related body, in front of the root part and with it."""
+    ack_requested: int = 16
+    """AckRequested headers of one request; as many SequenceAcknowledgement headers are looked at."""
+    body_depth: int = 1_000
+    """The depth of a body that is read to its end to see whether it is well-formed. The two bounds below are of such a
+    body too."""
+    body_names: int = 20_000
+    """Different names of elements and attributes: a parser keeps each."""
+    tag_bytes: int = 1024 * 1024
+    """Bytes of one tag or comment: a parser holds it as a whole, and begins anew with every piece of it."""
+    body_bytes: int = 64 * 1024 * 1024
+    """Bytes of a body after ``expand``."""
+    expansion_ratio: int = 200
+    """Expanded to compressed; looked at from the first mebibyte on."""
+    strict_addressing: bool = False
+    """Refuse requests without headers that WS-Addressing demands and some stacks leave out: MessageID on lifecycle
+    requests, and ReplyTo on a CreateSequence with WS-Addressing 2004/08 (D-CRE-028, A-006)."""
+
+
+# Content-Type: media type, parameters, and what they say about the envelope.
+
+
+_PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]*))')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+class ContentType(NamedTuple):
+    """``media_type`` and the names of ``parameters`` are in lower case; values are as sent."""
+
+    media_type: str
+    parameters: Mapping[str, str]
+    is_multipart: bool
+
+    @property
+    def charset(self) -> str | None:
+        """The charset under its canonical name, ``None`` without one or with an unknown one."""
+        try:
+            return codecs.lookup(self.parameters["charset"].strip()).name
+        except (KeyError, LookupError, ValueError):
+            return None
+
+
+def content_type_of(fields: Iterable[tuple[str, str]]) -> str:
+    """The Content-Type among the header fields of an HTTP message; empty without one."""
+    return next((value for name, value in fields if name.lower() == "content-type"), "")
+
+
+@lru_cache(maxsize=256)
+def parse_content_type(value: str) -> ContentType:
+    """Reads a Content-Type field value; anything at all gives some answer, an empty one ``("", {})``."""
+    media_type, _, _ = value.partition(";")
+    parameters: dict[str, str] = {}
+    for name, quoted, token in _PARAMETER.findall(value):
+        parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) if quoted else token.strip())
+    media_type = media_type.strip().lower()
+    return ContentType(media_type, parameters, media_type == "multipart/related")
+
+
+def soap_version_of(content_type: str) -> SOAPVersion:
+    """The SOAP version to answer in while the envelope itself is unreadable."""
+    content = parse_content_type(content_type)
+    declared = (content.media_type, content.parameters.get("type", ""), content.parameters.get("start-info", ""))
+    return SOAPVersion.SOAP_1_2 if any("soap+xml" in d for d in declared) else SOAPVersion.SOAP_1_1
+
+
+def malformed(reason: str, identifier: str | None = None, *, status: int | None = None) -> EnvelopeError:
+    """The error for a message that breaks a rule of its form. ``status``: the HTTP status of the answer, where that is
+    not the one of a fault."""
+    return EnvelopeError(MalformedMessage(reason, identifier), status=status)
+
 
 # The source of a request body: memory, or a file, which may be a part of another or one expanded.
 
@@ -68,7 +166,7 @@ def pieces(source: Source, limit: int, longest: int | None = None) -> Iterator[b
         size *= 2
 
 
-_PIECE: Final = 16 * 1024
+_EXPANDED_AT_A_TIME: Final = 16 * 1024
 _RATIO_FROM: Final = 1024 * 1024
 """Expanded bytes from which on the ratio counts: a small envelope full of spaces is no bomb."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -103,12 +201,12 @@ class Expanded:
         if size == 0:
             return b""
         if size < 0:
-            return b"".join(iter(lambda: self.read(_PIECE), b""))
+            return b"".join(iter(lambda: self.read(_EXPANDED_AT_A_TIME), b""))
         while True:
             if self._member.eof and not self._next_member():
                 return b""
             if not self._compressed:
-                self._compressed = self._source.read(_PIECE)
+                self._compressed = self._source.read(_EXPANDED_AT_A_TIME)
                 self._read += len(self._compressed)
                 ended = not self._compressed
             else:
@@ -116,23 +214,23 @@ class Expanded:
             try:
                 piece = self._member.decompress(self._compressed, size)
             except zlib.error:
-                raise _refuse("The request body is not valid gzip.", 400) from None
+                raise malformed("The request body is not valid gzip.", status=400) from None
             self._compressed = self._member.unconsumed_tail
             if piece:
                 self._written += len(piece)
                 self._check()
                 return piece
             if ended and not self._member.eof:
-                raise _refuse("The gzip body breaks off.", 400)
+                raise malformed("The gzip body breaks off.", status=400)
 
     def check_to_end(self) -> None:
         """Read the rest, so that an error in it is raised."""
-        while self.read(_PIECE):
+        while self.read(_EXPANDED_AT_A_TIME):
             pass
 
     def _next_member(self) -> bool:
         """Begin the next member of the stream. Bytes behind a member have to be a member as well."""
-        self._compressed = self._member.unused_data or self._source.read(_PIECE)
+        self._compressed = self._member.unused_data or self._source.read(_EXPANDED_AT_A_TIME)
         if not self._compressed:
             return False
         self._member = zlib.decompressobj(_GZIP)
@@ -141,10 +239,159 @@ class Expanded:
     def _check(self) -> None:
         limits = self._limits
         if self._written > limits.body_bytes:
-            raise _refuse(f"The request body expands to more than {limits.body_bytes} bytes.", 413)
+            raise malformed(f"The request body expands to more than {limits.body_bytes} bytes.", status=413)
         if self._written > _RATIO_FROM and self._written > limits.expansion_ratio * self._read:
-            raise _refuse(f"The request body expands to more than {limits.expansion_ratio} times its size.", 413)
+            raise malformed(
+                f"The request body expands to more than {limits.expansion_ratio} times its size.", status=413
+            )
 
 
-def _refuse(reason: str, status: int) -> EnvelopeError:
-    return EnvelopeError(MalformedMessage(reason), status=status)
+# The envelope in a body: the body itself, or the root part of a multipart/related one (RFC 2387), which has a
+# message with attachments or MTOM. Nothing is copied but the pieces that are looked at; the part ends where its
+# boundary is, wherever a reader stops.
+
+
+_AHEAD: Final = 8 * 1024
+_PLAIN: Final = frozenset(("", "7bit", "8bit", "binary"))
+_MAX_BOUNDARY: Final = 200
+"""RFC 2046 allows 70."""
+_PADDING: Final = 256
+"""Bytes behind a closing boundary that are looked at."""
+_LINE_END: Final = re.compile(rb"[ \t]*(?:\r?\n|\r?\Z)")
+
+
+class _PartStream:
+    """Reads a part, never beyond its boundary."""
+
+    def __init__(self, window: Window, boundary: bytes) -> None:
+        self._window = window
+        self._boundary = boundary
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, fewer only at the end of the part."""
+        ahead = self._window.peek(size + len(self._boundary))
+        end = ahead.find(self._boundary)
+        if end > 0 and ahead[end - 1 : end] == b"\r":
+            end -= 1  # the line end before a boundary belongs to the boundary
+        return self._window.take(size if end < 0 else min(size, end))
+
+
+class Part(NamedTuple):
+    """The part of a body that is its envelope: its bytes, its Content-Type, and the place in the body where it
+    begins."""
+
+    source: Source
+    content: ContentType
+    offset: int
+
+
+def envelope_in(source: Source, content_type: str, limits: Limits) -> Part:
+    """Find the envelope in a body: the part that ``start`` names, else the first; the whole body where it is not
+    multipart. Raises ``EnvelopeError`` if there is no such part."""
+    content = parse_content_type(content_type)
+    return _root_part(source, content, limits) if content.is_multipart else Part(source, content, 0)
+
+
+def _root_part(source: Source, content: ContentType, limits: Limits) -> Part:
+    boundary = _boundary(content)
+    wanted = content.parameters.get("start", "").strip().strip("<>")
+    window = Window(source)
+    # A boundary is always at the start of a line. The first one of a body may have no line end before it.
+    between = b"\n--" + boundary
+    found = window.starts_with(between[1:]) or window.skip_to(between)
+    count = 0
+    while found and not window.starts_with(b"--") and window.skip_to(b"\n"):
+        count += 1
+        if count > limits.parts:
+            raise malformed(f"The root part is not among the first {limits.parts} parts.", status=400)
+        fields = _part_header(window, limits)
+        if (count == 1 and not wanted) or (wanted and fields.get("content-id", "").strip("<>") == wanted):
+            if fields.get("content-transfer-encoding", "").lower() not in _PLAIN:
+                raise malformed(
+                    "The root part has a content transfer encoding; only 7bit, 8bit and binary are read.", status=400
+                )
+            described = parse_content_type(fields.get("content-type", ""))
+            return Part(_PartStream(window, between), described, window.position)
+        found = window.skip_to(between)
+    raise malformed("The multipart body has no root part.", status=400)
+
+
+def ends_closed(tail: bytes, content: ContentType) -> bool:
+    """Whether ``tail``, the last bytes of a body, is its closing boundary. In front of an epilogue it may stand where
+    only ``check_closed`` finds it."""
+    return tail.rstrip(b" \t\r\n").endswith(b"\n--" + _boundary(content) + b"--")
+
+
+def check_closed(source: Source, content: ContentType) -> None:
+    """Raises ``EnvelopeError`` (status 400) where the closing boundary is missing: the body breaks off."""
+    window = Window(source)
+    closing = b"\n--" + _boundary(content) + b"--"
+    while window.skip_to(closing):
+        if _LINE_END.match(window.peek(_PADDING)):
+            return
+    raise malformed("The multipart body breaks off: its closing boundary is missing.", status=400)
+
+
+def _boundary(content: ContentType) -> bytes:
+    boundary = content.parameters.get("boundary", "").encode("latin-1", "replace")
+    if not boundary or len(boundary) > _MAX_BOUNDARY:
+        raise malformed("The multipart body has no usable boundary.", status=400)
+    return boundary
+
+
+def _part_header(window: Window, limits: Limits) -> dict[str, str]:
+    """The MIME header fields of the part at the window; the window is behind their empty line afterwards."""
+    block = window.peek(limits.part_header_bytes)
+    lines: list[str] = []
+    position = 0
+    while (end := block.find(b"\n", position)) >= 0:
+        line = block[position:end].rstrip(b"\r").decode("latin-1")
+        position = end + 1
+        if not line:
+            window.take(position)
+            return {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+        if line[0] in " \t" and lines:
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    raise malformed("The header of a MIME part does not end.", status=400)
+
+
+class Window:
+    """A source seen through a buffer that only moves forward. ``position`` is that of its first byte."""
+
+    def __init__(self, source: Source) -> None:
+        self.position = 0
+        self._buffer = b""
+        self._source = readable(source)
+
+    def peek(self, size: int) -> bytes:
+        """The next ``size`` bytes without taking them, fewer at the end of the source."""
+        while len(self._buffer) < size:
+            piece = self._source.read(max(size - len(self._buffer), _AHEAD))
+            if not piece:
+                break
+            self._buffer += piece
+        return self._buffer[:size]
+
+    def take(self, size: int) -> bytes:
+        """Takes up to ``size`` bytes that were peeked at."""
+        piece, self._buffer = self._buffer[:size], self._buffer[size:]
+        self.position += len(piece)
+        return piece
+
+    def skip_to(self, token: bytes) -> bool:
+        """Moves behind the next ``token``; false if there is none."""
+        while True:
+            ahead = self.peek(_AHEAD)
+            found = ahead.find(token)
+            if found >= 0:
+                self.take(found + len(token))
+                return True
+            if len(ahead) < _AHEAD:
+                return False
+            self.take(len(ahead) - len(token))
+
+    def starts_with(self, token: bytes) -> bool:
+        """Takes ``token`` if it is next."""
+        return self.peek(len(token)) == token and bool(self.take(len(token)))

@@ -9,13 +9,19 @@ from __future__ import annotations
 from typing import Final, NoReturn
 from xml.parsers import expat
 
-from wsrm_mq.envelope.content import parse_content_type
-from wsrm_mq.envelope.limits import Limits
-from wsrm_mq.envelope.multipart import Window, check_closed, ends_closed, envelope_in
 from wsrm_mq.envelope.outline import expat_encoding
-from wsrm_mq.envelope.stream import Expanded, Source, pieces
-from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence.faults import MalformedMessage
+from wsrm_mq.envelope.stream import (
+    Expanded,
+    Limits,
+    Source,
+    Window,
+    check_closed,
+    ends_closed,
+    envelope_in,
+    malformed,
+    parse_content_type,
+    pieces,
+)
 
 TAIL_BYTES: Final = 512
 _END: Final = b"Envelope>"
@@ -64,12 +70,13 @@ def check_well_formed(source: Source, content_type: str, limits: Limits) -> None
             parser.Parse(piece, False)
             fed += len(piece)
             if fed - parser.CurrentByteIndex > limits.tag_bytes + _LONGEST_PIECE:
-                raise _refuse(f"The body holds a tag or comment of more than {limits.tag_bytes} bytes.")
+                raise malformed(f"The body holds a tag or comment of more than {limits.tag_bytes} bytes.", status=400)
         if parser is not None:
             parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise _refuse(
-            f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}."
+        raise malformed(
+            f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}.",
+            status=400,
         ) from None
 
 
@@ -84,9 +91,11 @@ def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
         nonlocal depth
         depth += 1
         if depth > most_open:
-            raise _refuse(f"The body is nested more than {most_open} deep.")
+            raise malformed(f"The body is nested more than {most_open} deep.", status=400)
         if len(names) > most_names:
-            raise _refuse(f"The body has more than {most_names} different names of elements and attributes.")
+            raise malformed(
+                f"The body has more than {most_names} different names of elements and attributes.", status=400
+            )
 
     def end(_name: str) -> None:
         nonlocal depth
@@ -100,8 +109,4 @@ def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
 
 
 def _refuse_doctype(*_: object) -> NoReturn:
-    raise _refuse("A document type declaration is not allowed.")
-
-
-def _refuse(reason: str) -> EnvelopeError:
-    return EnvelopeError(MalformedMessage(reason), status=400)
+    raise malformed("A document type declaration is not allowed.", status=400)

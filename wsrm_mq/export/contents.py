@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.rewrite import body_digest, without_security
-from wsrm_mq.envelope.stream import content_coding, expand
+from wsrm_mq.envelope.stream import Limits, content_coding, expand
 from wsrm_mq.errors import ConfigurationError, EnvelopeError
 from wsrm_mq.kept_headers import refusal_to_keep
 

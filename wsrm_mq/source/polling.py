@@ -19,7 +19,7 @@ from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.delivery.posted import Posted, posted
 from wsrm_mq.envelope.render import make_connection, reply_headers, sequence_acknowledgement
-from wsrm_mq.envelope.reply import piggyback
+from wsrm_mq.envelope.rewrite import piggyback
 from wsrm_mq.errors import NotAnswered, StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.remembered import Recent

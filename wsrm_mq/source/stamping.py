@@ -8,10 +8,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.limits import Limits
 from wsrm_mq.envelope.render import new_message_id
-from wsrm_mq.envelope.reply import NotAnEnvelope, complete_reply
+from wsrm_mq.envelope.rewrite import NotAnEnvelope, complete_reply
 from wsrm_mq.envelope.scan import scan
+from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import BadRequest, EnvelopeError
 from wsrm_mq.queue.requests import Destination
 from wsrm_mq.queue.sending import OutgoingMessage

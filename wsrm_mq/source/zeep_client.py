@@ -23,8 +23,7 @@ from zeep.transports import Transport
 from zeep.wsdl.utils import get_or_create_header
 from zeep.wsse import Compose
 
-from wsrm_mq.envelope.policy import Asserted, asserted
-from wsrm_mq.envelope.wsdl import default_action, imports_in, input_names
+from wsrm_mq.envelope.wsdl import Asserted, asserted, default_action, imports_in, input_names
 from wsrm_mq.errors import ConfigurationError, NotFound
 from wsrm_mq.queue.policy import Resend
 from wsrm_mq.source.looking import Reply, Sent
