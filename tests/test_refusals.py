@@ -17,7 +17,7 @@ from tests.support.processes import Python
 from tests.support.stored import write_locked
 from wsrm_mq.cli import program
 from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
-from wsrm_mq.views.refusals import Refusal, in_files, refusals
+from wsrm_mq.views.rows import Refusal, in_files, refusals
 
 WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")
 TABLES = ("queue", "message", "entry", "sequence", "range", "reply", "ledger")

@@ -37,7 +37,6 @@ from wsrm_mq.config import Settings, load, settings_from
 from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import Answer, forwarded
-from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.coverage import (
     DISGUISED_BYTES,
     NOT_SOAP,
@@ -47,7 +46,7 @@ from wsrm_mq.destination.coverage import (
     carries_rm,
     may_be_disguised,
 )
-from wsrm_mq.destination.exchange import Commit, Forward, Wait
+from wsrm_mq.destination.exchange import Client, Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
 from wsrm_mq.errors import ConfigurationError, NameNotKnown, StoreError
 from wsrm_mq.events.telling import OnEvent

@@ -22,12 +22,11 @@ from wsrm_mq.delivery.application import Application, CallApplication, Environ
 from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.checks import OPTION, Reach
-from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.commits import Fetching
 from wsrm_mq.destination.connections import Connections, Proxies
 from wsrm_mq.destination.coverage import Business, Coverage, Operations, OwnDescription, not_rm, path_of
 from wsrm_mq.destination.destination import RMDestination
-from wsrm_mq.destination.exchange import Commit, Forward, Wait
+from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Wait
 from wsrm_mq.destination.request_body import BodyRefused
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.envelope.headers import Headers

@@ -15,10 +15,9 @@ from wsrm_mq.delivery.application import Environ, StartResponse, WSGIApplication
 from wsrm_mq.delivery.completion import Signal, ThreadCompletion
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import LINES, Answer, forwarded
-from wsrm_mq.destination.client import Client
 from wsrm_mq.destination.connections import correct_peer
 from wsrm_mq.destination.coverage import NOT_SOAP, Business, asks_for_wsdl, is_disguised, question
-from wsrm_mq.destination.exchange import Commit, Forward, Wait
+from wsrm_mq.destination.exchange import Client, Commit, Forward, Wait
 from wsrm_mq.destination.request_body import read_body
 from wsrm_mq.errors import ConfigurationError, NameNotKnown, NameServerSilent
 from wsrm_mq.events.telling import OnEvent

@@ -12,8 +12,7 @@ from wsrm_mq.archive.batches import added, begun, verified
 from wsrm_mq.archive.files import Archive, columns_of, load, locked, places, read, write
 from wsrm_mq.archive.planning import plan
 from wsrm_mq.archive.verifying import Found, stored
-from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.pieces import opened
+from wsrm_mq.export.pieces import Exposure, opened
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.sqlite.connection import snapshot

@@ -17,9 +17,8 @@ from tests.archive.local import archive, held
 from tests.queue.build import Instance, Node
 from tests.queue.test_retention import HOUR, claim_of, prune
 from tests.support.examples import examples
-from wsrm_mq.archive.batches import held_by, verified
+from wsrm_mq.archive.batches import doomed, forget, held_by, verified, without
 from wsrm_mq.archive.files import Archive, commit, load, locked
-from wsrm_mq.archive.forgetting import doomed, forget, without
 from wsrm_mq.archive.verifying import Difference
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound, WSRMError
 from wsrm_mq.export.pieces import opened
@@ -348,7 +347,7 @@ def test_forgetting_that_is_interrupted_has_changed_nothing(
     deliver(one, filled(one, 3), 1, 2, 3)
     before, _ = archive(node.path, place)
     with monkeypatch.context() as patch:
-        patch.setattr("wsrm_mq.archive.forgetting.commit", kill)
+        patch.setattr("wsrm_mq.archive.batches.commit", kill)
         with pytest.raises(Killed):
             forgotten(place, message_id="urn:message:2")
     assert load(place) == before

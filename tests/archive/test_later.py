@@ -13,9 +13,8 @@ from tests.archive.test_batches import WAITS, WHY, compared, deliver, filled, fo
 from tests.queue.build import Instance, Node
 from tests.queue.test_replaying import replay
 from tests.queue.test_retention import HOUR, REPLY, claim_of, due, prune
-from wsrm_mq.archive.batches import held_by, verified
+from wsrm_mq.archive.batches import doomed, forget, held_by, verified
 from wsrm_mq.archive.files import commit, load, locked
-from wsrm_mq.archive.forgetting import doomed, forget
 from wsrm_mq.archive.verifying import Difference
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.export.pieces import opened

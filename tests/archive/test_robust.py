@@ -14,13 +14,11 @@ import pytest
 from tests.archive.local import archive, held
 from tests.queue.build import Node
 from tests.support.disk import Disk
-from wsrm_mq.archive.batches import begun
+from wsrm_mq.archive.batches import begun, doomed, forget
 from wsrm_mq.archive.files import load, locked, write
-from wsrm_mq.archive.forgetting import doomed, forget
 from wsrm_mq.archive.verifying import stored
 from wsrm_mq.errors import ExportError
-from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.pieces import opened
+from wsrm_mq.export.pieces import Exposure, opened
 from wsrm_mq.export.schema import TABLES
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.sequence.ranges import AckRanges

@@ -23,8 +23,7 @@ from tests.support.filled import Filled
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.export import TABLES, Asked, export, load
-from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.pieces import Origin, Reading, before, opened, pieces
+from wsrm_mq.export.pieces import Exposure, Origin, Reading, before, opened, pieces
 from wsrm_mq.testing import RMSender, WSGIWire
 
 OLD = 4_000

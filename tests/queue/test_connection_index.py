@@ -16,7 +16,7 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.room import Room
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.late_index import BY_CONNECTION
-from wsrm_mq.views import connections, reading
+from wsrm_mq.views import reading, rows
 from wsrm_mq.views.query import parse
 
 NAMES = ("192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1")
@@ -42,22 +42,22 @@ def watermark(one: Instance) -> int:
 
 def told(one: Instance) -> dict[str, Any]:
     """All that the store says of connections."""
-    found = connections.connections(one.db)
+    found = rows.connections(one.db)
     shown = {view.name: list(reading.messages(one.db, parse("", connection=view.name))) for view in found}
-    assert [connections.connection(one.db, view.name) for view in found] == found
-    assert [connections.find_connection(one.db, view.name) for view in found] == [view.name for view in found]
+    assert [rows.connection(one.db, view.name) for view in found] == found
+    assert [rows.find_connection(one.db, view.name) for view in found] == [view.name for view in found]
     return {"list": found, "shown": {name: [view.position for view in views] for name, views in shown.items()}}
 
 
 def expected(one: Instance) -> dict[str, Any]:
     """The same from the messages alone."""
-    rows = one.rows("""
+    stored = one.rows("""
         SELECT m.connection, m.principal, count(DISTINCT m.id) AS messages, sum(e.outcome IS NULL) AS unsettled,
             min(m.received_at) AS first, max(m.received_at) AS last, group_concat(e.id) AS positions
         FROM message m JOIN entry e ON e.message = m.id WHERE m.connection IS NOT NULL
         GROUP BY m.connection ORDER BY max(m.id) DESC""")
     views = [
-        connections.ConnectionView(
+        rows.ConnectionView(
             row["connection"],
             "192.0.2.1",
             row["principal"],
@@ -66,9 +66,9 @@ def expected(one: Instance) -> dict[str, Any]:
             row["first"],
             row["last"],
         )
-        for row in rows
+        for row in stored
     ]
-    shown = {row["connection"]: sorted(map(int, row["positions"].split(","))) for row in rows}
+    shown = {row["connection"]: sorted(map(int, row["positions"].split(","))) for row in stored}
     return {"list": views, "shown": shown}
 
 
@@ -87,13 +87,13 @@ def test_what_was_received_is_told_before_it_is_indexed(one: Instance) -> None:
 
 def test_the_index_comes_forward_in_pieces_and_is_right_after_each(one: Instance) -> None:
     receive(one, "b", None, "a", "b", "a")
-    for mark, rows, more in (
+    for mark, found, more in (
         (2, [("b", 1)], True),
         (4, [("a", 3), ("b", 1), ("b", 4)], True),
         (5, [("a", 3), ("a", 5), ("b", 1), ("b", 4)], False),
     ):
         assert one.run(lambda tx: BY_CONNECTION.bring_forward(tx, 2)) is more
-        assert (indexed(one), watermark(one)) == (rows, mark)
+        assert (indexed(one), watermark(one)) == (found, mark)
         agree(one)
 
 
@@ -157,15 +157,15 @@ def test_a_name_is_found_by_its_beginning_in_either_part(one: Instance, pieces: 
     receive(one, "abc", "abd", "b", "abc")
     for _ in range(pieces):
         one.run(lambda tx: BY_CONNECTION.bring_forward(tx, 2))
-    assert connections.find_connection(one.db, "abd") == "abd"
-    assert connections.find_connection(one.db, "b") == "b"
-    assert connections.find_connection(one.db, "abc") == "abc"
+    assert rows.find_connection(one.db, "abd") == "abd"
+    assert rows.find_connection(one.db, "b") == "b"
+    assert rows.find_connection(one.db, "abc") == "abc"
     with pytest.raises(NotFound, match="fits several connections: abc, abd"):
-        connections.find_connection(one.db, "ab")
+        rows.find_connection(one.db, "ab")
     with pytest.raises(NotFound, match="There is no connection c"):
-        connections.find_connection(one.db, "c")
+        rows.find_connection(one.db, "c")
     with pytest.raises(NotFound, match="There is no connection ab"):
-        connections.connection(one.db, "ab")
+        rows.connection(one.db, "ab")
 
 
 @pytest.mark.parametrize("after", [0, 3])

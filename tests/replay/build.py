@@ -12,7 +12,7 @@ from tests.support.in_process import InProcess, taken, until
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.replay import Header, Line, PlanFile, Progress, Wishes, make_plan, run_plan, to_application
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.views.plans import outcomes
+from wsrm_mq.views.rows import outcomes
 
 
 class Call(NamedTuple):

@@ -18,7 +18,7 @@ from wsrm_mq.queue.ownership import RUN_AHEAD
 from wsrm_mq.store.applications import served
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.views.plans import outcomes
+from wsrm_mq.views.rows import outcomes
 
 APPLICATION = """
 import os

@@ -16,7 +16,7 @@ from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.views.plans import find_plan, outcomes, plans
+from wsrm_mq.views.rows import find_plan, outcomes, plans
 
 DAY = 86_400_000
 KEPT = Kept(settled=7 * DAY, ended=30 * DAY)

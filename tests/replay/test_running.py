@@ -37,9 +37,9 @@ from wsrm_mq.replay import (
 )
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.views.plans import find_plan
-from wsrm_mq.views.plans import plans as plans_of
 from wsrm_mq.views.reading import sequence
+from wsrm_mq.views.rows import find_plan
+from wsrm_mq.views.rows import plans as plans_of
 from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.verdict import judge
 

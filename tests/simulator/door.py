@@ -13,8 +13,8 @@ from tests.simulator.process import Process
 from tests.simulator.wire import Letter
 from wsrm_mq.config.loading import settings_from
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.destination.client import Peer
 from wsrm_mq.destination.coverage import Operations
+from wsrm_mq.destination.exchange import Peer
 from wsrm_mq.engine.engine import Engine
 from wsrm_mq.front import Front
 from wsrm_mq.hooks import Hooks

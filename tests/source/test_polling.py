@@ -21,7 +21,7 @@ from wsrm_mq.sequence.faults import MalformedMessage
 from wsrm_mq.source import RMSource
 from wsrm_mq.testing import WSRM_1_1, Reply
 from wsrm_mq.versions import MAKE_CONNECTION
-from wsrm_mq.views.sources import all_requests, told_of
+from wsrm_mq.views.outgoing import all_requests, told_of_requests
 
 pytestmark = pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
 
@@ -127,7 +127,7 @@ def test_empty_answers_are_followed_by_ever_longer_pauses(
         (one,) = all_requests(db)
     address = address_in(polls(partner)[0])
     told = f"waits for 5 min to be replied to at {address}; all are acknowledged."
-    assert told_of(one, source.clock(), is_sent=True) == f"1 request to {THERE} {told}"
+    assert told_of_requests(one, source.clock(), is_sent=True) == f"1 request to {THERE} {told}"
 
 
 @pytest.mark.spec("MC-016", "MC-017")

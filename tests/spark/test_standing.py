@@ -11,8 +11,8 @@ from tests.spark.nodes import Node, every_verdict
 from wsrm_mq.sequence.elements import CloseSequence
 from wsrm_mq.spark import read
 from wsrm_mq.spark.jobs.reconcile import STALLED_AFTER, standing
-from wsrm_mq.views.instances import Instance
 from wsrm_mq.views.reading import sequence
+from wsrm_mq.views.rows import Instance
 from wsrm_mq.views.verdict import WORDS, judge
 
 ALIVE = [Instance(1, "one", "here", 1, 0)]

@@ -1,27 +1,222 @@
-"""The life of an archive: begun, added to, compared with its store, confirmed to it."""
+"""The life of an archive: begun, added to, compared with its store, confirmed to it, and rid of what is forgotten."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
+from pyarrow import compute
 
 from wsrm_mq.archive import verifying
-from wsrm_mq.archive.files import HELD, Archive, ArchivedSegment, Record, commit, is_there, load, read
-from wsrm_mq.archive.forgetting import without
+from wsrm_mq.archive.files import (
+    HELD,
+    Archive,
+    ArchivedSegment,
+    Record,
+    columns_of,
+    commit,
+    damage,
+    digest,
+    is_there,
+    load,
+    read,
+    write,
+)
 from wsrm_mq.archive.planning import Wanted, check_store
 from wsrm_mq.archive.verifying import Found, Sums
-from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.export.contents import Exposure
+from wsrm_mq.errors import ExportError, NotAllowed, NotFound
 from wsrm_mq.export.manifest import FORMAT, Contents
-from wsrm_mq.export.pieces import origin
+from wsrm_mq.export.pieces import Exposure, origin
 from wsrm_mq.export.schema import TABLES, VERSION
 from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import published
 from wsrm_mq.store.port import Database
+
+# A message, or all messages of a partner, are taken out of an archive for good, on record.
+
+
+# The removal of rows from an archive: each file that has some of them is written anew, under a new name.
+
+_Unwanted = Mapping[str, Mapping[str, AckRanges | frozenset[str]]]
+"""Rows, by table and column: those that have one of these values."""
+
+
+class Rewritten(NamedTuple):
+    """An archive whose files were written anew without some rows."""
+
+    segments: tuple[ArchivedSegment, ...]
+    """The segments of the whole archive afterwards."""
+    rows: dict[str, int]
+    """The number of rows that were taken out, by table."""
+    before: dict[str, str]
+    """SHA-256 of the files that are replaced, by name."""
+    after: dict[str, str]
+    """SHA-256 of the files in their places."""
+
+
+def without(directory: Path, known: Archive, number: int, unwanted: _Unwanted) -> Rewritten:
+    """Write the files anew that have rows which are ``unwanted``. The archive is as it was until the segments are
+    committed."""
+    kept: list[ArchivedSegment] = []
+    rows: dict[str, int] = {}
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    for segment in known.segments:
+        count = _count(directory, known, segment, unwanted.get(segment.table, {}))
+        if not count:
+            kept.append(segment)
+            continue
+        if wrong := damage(directory, segment):
+            raise ExportError(wrong)
+        fresh = list(_anew(directory, known, number, segment, unwanted[segment.table]))
+        if sum(one.rows for one in fresh) != segment.rows - count:
+            raise ExportError(f"{directory / segment.file}: had other rows when it was read again.")
+        rows[segment.table] = rows.get(segment.table, 0) + count
+        before[segment.file] = segment.sha256
+        after |= {one.file: one.sha256 for one in fresh}
+        kept += fresh
+    return Rewritten(tuple(kept), rows, before, after)
+
+
+def _count(directory: Path, known: Archive, segment: ArchivedSegment, unwanted: Mapping[str, object]) -> int:
+    """Count the unwanted rows of a segment. A file without a key among them is not opened."""
+    key = TABLES[segment.table].key[0]
+    wanted = {
+        column: values
+        for column, values in unwanted.items()
+        if not (column == key and isinstance(values, AckRanges) and _misses(values, segment))
+    }
+    if not wanted:
+        return 0
+    found = read(directory, known, segment, tuple(wanted))
+    return sum(compute.sum(_is_unwanted(batch, wanted)).as_py() or 0 for batch in found)
+
+
+def _misses(values: AckRanges, segment: ArchivedSegment) -> bool:
+    (first, last) = segment.first[0], segment.last[0]
+    return values.first_from(first, last + 1) > last
+
+
+def _anew(
+    directory: Path, known: Archive, number: int, segment: ArchivedSegment, unwanted: Mapping[str, object]
+) -> Iterator[ArchivedSegment]:
+    """Write the other rows of a segment. They stay verified, since they are only filtered and counted."""
+    table = TABLES[segment.table]
+    columns = columns_of(known, table)
+    left = (
+        batch.filter(compute.invert(_is_unwanted(batch, unwanted)))
+        for batch in read(directory, known, segment, tuple(column.name for column in columns))
+    )
+    for fresh in write(directory, number, table, columns, (batch for batch in left if batch.num_rows)):
+        yield msgspec.structs.replace(
+            fresh, batch=segment.batch, read_at=segment.read_at, verified_at=segment.verified_at
+        )
+
+
+def _is_unwanted(batch: pa.RecordBatch, unwanted: Mapping[str, object]) -> pa.Array:
+    masks = []
+    for name, values in unwanted.items():
+        assert isinstance(values, AckRanges | frozenset)
+        masks.append([one is not None and one in values for one in batch.column(name).to_pylist()])
+    return pa.array([any(one) for one in zip(*masks, strict=True)], pa.bool_())
+
+
+class Doomed(NamedTuple):
+    """The messages and sequences that are to be forgotten. ``named`` has the identifiers of the sequences whose keys
+    are ``sequences``."""
+
+    positions: AckRanges
+    sequences: AckRanges
+    named: frozenset[str]
+    partner: str | None = None
+
+    @property
+    def unwanted(self) -> _Unwanted:
+        """The rows that are about them, in each table."""
+        messages, its = {"position": self.positions}, {"key": self.sequences}
+        about: dict[str, AckRanges | frozenset[str]] = {"position": self.positions, "sequence": self.named}
+        return {"messages": messages, "replies": messages, "ledger": about, "sequences": its, "ranges": its}
+
+
+def doomed(directory: Path, known: Archive, *, message_id: str | None = None, partner: str | None = None) -> Doomed:
+    """The messages with an id, wherever they were replayed to; or the sequences of a partner, with their messages.
+    Raises ``NotFound`` where the archive has none."""
+    keys: list[int] = []
+    named: set[str | None] = set()
+    if partner is not None:
+        for key, name, identifier in _rows(directory, known, "sequences", "key", "partner", "sequence"):
+            if name == partner:
+                keys.append(key)
+                named.add(identifier)
+    positions = []
+    columns = ("position", "message_id", "sequence", "original_sequence", "partner")
+    for position, its_id, sequence, original, of in _rows(directory, known, "messages", *columns):
+        is_of_partner = sequence in named or original in named or (partner is not None and of == partner)
+        if is_of_partner or (message_id is not None and its_id == message_id):
+            positions.append(position)
+    if not positions and not keys:
+        what = f"message {message_id}" if message_id is not None else f"partner {partner}"
+        raise NotFound(f"{directory}: has nothing of the {what}.")
+    identifiers = frozenset(one for one in named if one is not None)
+    return Doomed(AckRanges.of(positions), AckRanges.of(keys), identifiers, partner)
+
+
+def _rows(directory: Path, known: Archive, table: str, *names: str) -> list[tuple[Any, ...]]:
+    """Read a few columns of a table."""
+    found: list[tuple[Any, ...]] = []
+    for segment in known.segments:
+        if segment.table == table:
+            for rows in read(directory, known, segment, names):
+                found += zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+    return found
+
+
+def forget(
+    directory: Path, known: Archive, found: Doomed, *, actor: str, reason: str, now: int
+) -> tuple[Archive, Rewritten]:
+    """Write the files anew that have rows of ``found``, and answer the archive. These messages are never archived again
+    while the store has them; nor are later messages of their sequences, nor sequences that the partner has begun until
+    ``now`` and that no batch has read. The manifests keep only their keys and counts."""
+    number = known.number + 1
+    rewritten = without(directory, known, number, found.unwanted)
+    record = Record(
+        number=number,
+        act="forgotten",
+        at=now,
+        actor=actor,
+        reason=reason,
+        rows=rewritten.rows,
+        before=rewritten.before,
+        after=rewritten.after,
+    )
+    following = msgspec.structs.replace(
+        known,
+        number=number,
+        finished_at=now,
+        segments=rewritten.segments,
+        forgotten=_both(known.forgotten, found.positions),
+        forgotten_sequences=_both(known.forgotten_sequences, found.sequences),
+        forgotten_partners=_partners(known, found, now),
+        records=(*known.records, record),
+    )
+    return commit(directory, following), rewritten
+
+
+def _both(known: tuple[tuple[int, int], ...], more: AckRanges) -> tuple[tuple[int, int], ...]:
+    return AckRanges(known).union(more).ranges
+
+
+def _partners(known: Archive, found: Doomed, now: int) -> tuple[tuple[str, int], ...]:
+    fresh = () if found.partner is None else ((digest(found.partner), now),)
+    return tuple(dict((*known.forgotten_partners, *fresh)).items())
+
+
+# The life of an archive.
 
 
 def begun(directory: Path, db: Database, exposure: Exposure, node: str | None, now: int) -> Archive:

@@ -21,8 +21,7 @@ from wsrm_mq.archive.files import Archive, ArchivedSegment, columns_of, damage, 
 from wsrm_mq.archive.planning import changed
 from wsrm_mq.export.arrow import batch as as_batch
 from wsrm_mq.export.arrow import schema
-from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.pieces import Origin, Reading, before, pieces
+from wsrm_mq.export.pieces import Exposure, Origin, Reading, before, pieces
 from wsrm_mq.export.schema import CONTENT, TABLES, Table
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import archiving as sql

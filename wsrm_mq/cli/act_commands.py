@@ -150,7 +150,7 @@ def _run(
     act: Act, place: Place, care: Care, choose: Callable[[Database], tuple[list[Any], str]], given: dict[str, Any]
 ) -> None:
     """Do an act as a command. ``choose`` answers the things that it is done to, and what they are called."""
-    from wsrm_mq.views.instances import is_served, live_instances
+    from wsrm_mq.views.rows import is_served, live_instances
 
     how, why = _values(act, given), care.why()
     with looking(place) as db:

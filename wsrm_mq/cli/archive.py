@@ -41,7 +41,7 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq archive list
     """
-    from wsrm_mq.views.contents import archives
+    from wsrm_mq.views.rows import archives
 
     with looking(place) as db:
         found = archives(db)
@@ -166,9 +166,9 @@ def forget(
     Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
     """
     _check_parquet()
+    from wsrm_mq.archive.batches import doomed
+    from wsrm_mq.archive.batches import forget as forget_them
     from wsrm_mq.archive.files import load, locked
-    from wsrm_mq.archive.forgetting import doomed
-    from wsrm_mq.archive.forgetting import forget as forget_them
 
     if (message_id is None) == (partner is None):
         raise click.UsageError("say what: --message-id ID, or --partner NAME.")
@@ -231,7 +231,7 @@ def withdraw(place: Place, named: str, actor: str | None, reason: str | None) ->
     """
     from wsrm_mq.export.manifest import on_this_machine
     from wsrm_mq.queue import archiving
-    from wsrm_mq.views.contents import find_archive
+    from wsrm_mq.views.rows import find_archive
 
     named = on_this_machine(named)
     why = reason_given(reason)

@@ -88,7 +88,7 @@ def _settings(context: click.Context) -> Settings:
 
 def _sequences(db: Database, begun: str) -> Iterator[str]:
     """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
-    from wsrm_mq.views.naming import names
+    from wsrm_mq.views.reading import names
 
     part = begun.removeprefix(_SCHEME)
     shown = begun[: len(begun) - len(part)]
@@ -96,19 +96,19 @@ def _sequences(db: Database, begun: str) -> Iterator[str]:
 
 
 def _queues(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.naming import queues
+    from wsrm_mq.views.reading import queues
 
     return iter(queues(db, begun, MOST))
 
 
 def _connections(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.connections import names_from
+    from wsrm_mq.views.rows import names_from
 
     return names_from(db, begun)
 
 
 def _plans(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.plans import plans
+    from wsrm_mq.views.rows import plans
 
     return _beginning((one.id for one in plans(db)), begun)
 

@@ -23,7 +23,7 @@ def list_(place: Place, limit: int) -> None:
     \b
     Example: wsrm-mq connection list --limit 10
     """
-    from wsrm_mq.views.connections import connections
+    from wsrm_mq.views.rows import connections
 
     with one_look(place) as db:
         found = connections(db, limit=limit)
@@ -44,11 +44,11 @@ def show(place: Place, name: str, after: int, limit: int) -> None:
     \b
     Example: wsrm-mq connection show 192.0.2.7:50312
     """
-    from wsrm_mq.views import connections, reading
+    from wsrm_mq.views import reading, rows
     from wsrm_mq.views.query import parse
 
     with one_look(place) as db:
-        found = connections.connection(db, connections.find_connection(db, name))
+        found = rows.connection(db, rows.find_connection(db, name))
         messages = list(reading.messages(db, parse("", connection=found.name), after=after, limit=limit))
         shorter = shorter_names(db, (one.sequence for one in messages))
     if not place.is_json:

@@ -38,7 +38,7 @@ def list_(place: Place, query: str, after: int, limit: int) -> None:
     \b
     Example: wsrm-mq dead-letter list confirmed:no
     """
-    from wsrm_mq.views.dead_letters import letters
+    from wsrm_mq.views.reading import letters
 
     with one_look(place) as db:
         found = letters(db, place.query(query), after=after, limit=limit)
@@ -61,7 +61,7 @@ def show(place: Place, position: int) -> None:
     """
     from wsrm_mq.acts import messages, others
     from wsrm_mq.views import reading
-    from wsrm_mq.views.dead_letters import letter
+    from wsrm_mq.views.reading import letter
 
     with one_look(place) as db:
         found = letter(db, position)
@@ -105,7 +105,7 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
     from wsrm_mq.node.queues import looked_at
     from wsrm_mq.queue import browsing, dead_letters, declaring
     from wsrm_mq.store.clock import wall_clock
-    from wsrm_mq.views.dead_letters import letter
+    from wsrm_mq.views.reading import letter
 
     why, now = care.why(), wall_clock()
     with looking(place) as db:

@@ -42,8 +42,7 @@ def demo(messages: int, seed: int, is_json: bool, keep: Path | None) -> None:
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
     from rich.console import Console
 
-    from wsrm_mq.demo.run import run
-    from wsrm_mq.demo.screen import LiveScreen, PlainScreen, summary
+    from wsrm_mq.demo.run import LiveScreen, PlainScreen, run, summary
 
     console = Console(stderr=is_json)
     is_live = console.is_terminal and not is_json

@@ -25,7 +25,7 @@ def doctor(context: click.Context, place: Place) -> None:
              wsrm-mq doctor --json
     """
     from wsrm_mq.cli.examinations import EXAMINATIONS, LOOKED_AT, Patient
-    from wsrm_mq.views.connections import newest_requests
+    from wsrm_mq.views.rows import newest_requests
 
     with looking(place) as db:
         patient = Patient(place, db, see(place, db), newest_requests(db, LOOKED_AT))

@@ -11,7 +11,7 @@ from wsrm_mq.cli.output import Exit, Stopped, as_json, prose, write
 from wsrm_mq.cli.place import json_option
 
 if TYPE_CHECKING:
-    from wsrm_mq.decoding.decode import Block, Decoded, Problem
+    from wsrm_mq.decoding import Block, Decoded, Problem
 
 _LARGEST: Final = 64 * 1024 * 1024
 _MARGIN: Final = 12
@@ -41,7 +41,7 @@ def decode(is_json: bool, file: BinaryIO) -> None:
     Example: wsrm-mq envelope decode request.http
              wsrm-mq envelope decode --json connection.http
     """
-    from wsrm_mq.decoding.decode import decoded
+    from wsrm_mq.decoding import decoded
 
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:

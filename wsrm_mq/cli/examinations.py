@@ -22,8 +22,8 @@ from wsrm_mq.views.words import counted, moment, size, span
 
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
-    from wsrm_mq.views.connections import StoredRequest
     from wsrm_mq.views.overview import Sight
+    from wsrm_mq.views.rows import StoredRequest
 
 
 # Where a process of this machine listens, as Linux tells those who may know: its user, and root.
@@ -255,7 +255,7 @@ def _some(senders: Counter[str]) -> str:
 
 
 def clock(patient: Patient) -> Report:
-    from wsrm_mq.views.connections import last_told, overdue
+    from wsrm_mq.views.rows import last_told, overdue
 
     now = patient.sight.now
     times = [last_told(patient.db), *(one.received_at for one in patient.requests[:1])]
@@ -314,7 +314,7 @@ def _stop_others(patient: Patient) -> tuple[str, str]:
 
 def space(patient: Patient) -> Report:
     from wsrm_mq.views.attention import severities
-    from wsrm_mq.views.store_findings import make_room
+    from wsrm_mq.views.findings import make_room
 
     at, sight = patient.sight.at, patient.sight
     used = f"{size(at.file_bytes)} of store, {size(at.disk_free)} free beside it"

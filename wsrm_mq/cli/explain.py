@@ -41,8 +41,8 @@ def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
              wsrm-mq sequence explain 242f14a4 --for-partner > mail.txt
              wsrm-mq sequence explain partner:acme
     """
-    from wsrm_mq.views.naming import is_sequence, named_alone
     from wsrm_mq.views.query import parse
+    from wsrm_mq.views.reading import is_sequence, named_alone
 
     text = " ".join(words)
     with one_look(place) as db:

@@ -127,7 +127,7 @@ def shown_place(place: str) -> str:
 
 def _short_keys(groups: Sequence[Failure]) -> dict[str, str]:
     """For each key the shortest beginning of ``SHOWN`` characters or more that no other key has; else the whole key."""
-    from wsrm_mq.views.naming import ELLIPSIS
+    from wsrm_mq.views.words import ELLIPSIS
 
     names = [one.key for one in groups]
     shorter = {}
@@ -147,7 +147,7 @@ def _became(one: Failure) -> str | None:
 
 
 def _refused(one: Failure) -> str | None:
-    from wsrm_mq.views.refusals import REFUSED
+    from wsrm_mq.views.rows import REFUSED
 
     return "(refused)" if one.event == REFUSED else None
 

@@ -181,7 +181,7 @@ def _stored(place: Place, position: int) -> tuple[bytes, str]:
 def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
     """Whether something was taken out of a body, and what may be seen of it, expanded. Raises ``NotAllowed`` where it
     cannot be told what proves its sender."""
-    from wsrm_mq.export.contents import Exposure
+    from wsrm_mq.export.pieces import Exposure
 
     plain, is_whole = Exposure(security=is_open).envelope(stored, request)
     if plain is None and not is_open:

@@ -78,14 +78,14 @@ def show(place: Place, which: str | None) -> None:
              wsrm-mq node show https://north.example:8090/rm
     """
     from wsrm_mq.queue.routing import node_name
-    from wsrm_mq.views import hops
+    from wsrm_mq.views import outgoing
 
     now = now_ms()
     there = None if which is None else address_of(place.settings, which)
     with one_look(place) as db:
-        here, is_sent = node_name(db), hops.is_forwarding(db)
-        found = [one for one in hops.next_nodes(db) if there in (None, one.next_hop)]
-        waiting = {one.next_hop: hops.waiting_for(db, one.next_hop, _LISTED) for one in found}
+        here, is_sent = node_name(db), outgoing.is_forwarding(db)
+        found = [one for one in outgoing.next_nodes(db) if there in (None, one.next_hop)]
+        waiting = {one.next_hop: outgoing.waiting_for(db, one.next_hop, _LISTED) for one in found}
     if there is not None and not found:
         raise NotFound(f"No route leads to {there}, and nothing waits for it: `wsrm-mq route list` has the routes.")
     if place.is_json:
@@ -94,8 +94,8 @@ def show(place: Place, which: str | None) -> None:
             next_nodes=[
                 {
                     **one._asdict(),
-                    "sentence": hops.told_of(one, now, is_sent=is_sent),
-                    "next_steps": [step._asdict() for step in place.offered(hops.next_steps(one))],
+                    "sentence": outgoing.told_of_node(one, now, is_sent=is_sent),
+                    "next_steps": [step._asdict() for step in place.offered(outgoing.steps_for_node(one))],
                 }
                 for one in found
             ],
@@ -104,11 +104,11 @@ def show(place: Place, which: str | None) -> None:
         return
     say(f"This is {here.name}.")
     for one in found:
-        prose(hops.told_of(one, now, is_sent=is_sent))
+        prose(outgoing.told_of_node(one, now, is_sent=is_sent))
         if waiting[one.next_hop]:
             columns = ("position", end_of("target"), when("stored", "stored_at"), "tries", Column("error", rank=1))
             rows_of(columns, waiting[one.next_hop])
-        show_steps(place, hops.next_steps(one), {})
+        show_steps(place, outgoing.steps_for_node(one), {})
     if not found:
         say("No route leads to another node: `wsrm-mq route add` makes one.")
 

@@ -237,14 +237,14 @@ def one_look(place: Place) -> Iterator[Database]:
 def shorter_names(db: Database, identifiers: Iterable[str | None]) -> dict[str, str]:
     """The parts of the identifiers of sequences that commands accept in place of them, where people read; none in a
     pipe."""
-    from wsrm_mq.views.naming import shortened
+    from wsrm_mq.views.reading import shortened
 
     return shortened(db, identifiers) if is_terminal() else {}
 
 
 def tell_unseen(db: Database, asked: Query) -> None:
     """Say with an empty answer which names of the query only part of the store was looked at for."""
-    from wsrm_mq.views.naming import unseen
+    from wsrm_mq.views.reading import unseen
 
     for told in unseen(db, asked):
         say(told)
@@ -253,7 +253,7 @@ def tell_unseen(db: Database, asked: Query) -> None:
 def unconfirmed(place: Place, db: Database) -> str | None:
     """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
     from wsrm_mq.store.sqlite.witness import why_unconfirmed
-    from wsrm_mq.views.instances import live_instances
+    from wsrm_mq.views.rows import live_instances
 
     if live_instances(db):  # what is served was confirmed
         return None

@@ -39,7 +39,7 @@ from wsrm_mq.views.words import counted, first_line, moment
 if TYPE_CHECKING:
     from wsrm_mq.replay.plan import About, Line
     from wsrm_mq.replay.run import Progress
-    from wsrm_mq.views.plans import PlanView
+    from wsrm_mq.views.rows import PlanView
 
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -228,7 +228,7 @@ def run(
     """
     from wsrm_mq.replay import PlanFile, check_plan
     from wsrm_mq.serving.logs import keep_quiet
-    from wsrm_mq.views.plans import outcomes
+    from wsrm_mq.views.rows import outcomes
 
     with looking(place):
         pass
@@ -283,7 +283,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
     """Tell what goes on without this command: the service knows nothing of Ctrl-C."""
-    from wsrm_mq.views.plans import outcomes
+    from wsrm_mq.views.rows import outcomes
 
     plan = _plan(place, str(file)).id
     with looking(place) as db:
@@ -301,7 +301,7 @@ def list_(place: Place) -> None:
 
     Example: wsrm-mq replay list
     """
-    from wsrm_mq.views.plans import plans
+    from wsrm_mq.views.rows import plans
 
     with looking(place) as db:
         found = plans(db)
@@ -317,7 +317,7 @@ def status(place: Place, plan: str) -> None:
 
     Example: wsrm-mq replay status plan.json
     """
-    from wsrm_mq.views.plans import outcomes
+    from wsrm_mq.views.rows import outcomes
 
     found = _plan(place, plan)
     with looking(place) as db:
@@ -350,7 +350,7 @@ def cancel(
     Example: wsrm-mq replay cancel plan.json --reason "wrong day"
     """
     from wsrm_mq.replay import cancel_plan
-    from wsrm_mq.views.plans import outcomes
+    from wsrm_mq.views.rows import outcomes
 
     found = _plan(place, plan)
     why = care.why()
@@ -381,7 +381,7 @@ def cancel(
 
 def _plan(place: Place, text: str) -> PlanView:
     from wsrm_mq.replay import PlanFile
-    from wsrm_mq.views.plans import find_plan
+    from wsrm_mq.views.rows import find_plan
 
     if Path(text).is_file():
         with PlanFile(Path(text)) as found:

@@ -51,8 +51,8 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
              wsrm-mq sequence list partner:acme op:place -state:ended
     """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.naming import find_sequence
     from wsrm_mq.views.outgoing import outgoing_of
+    from wsrm_mq.views.reading import find_sequence
 
     asked = place.query(query, **terms)
     with one_look(place) as db:
@@ -92,8 +92,8 @@ def show(place: Place, part: str) -> None:
     Example: wsrm-mq sequence show 242f14a4
     """
     from wsrm_mq.views import reading
-    from wsrm_mq.views.naming import find_sequence
     from wsrm_mq.views.outgoing import outgoing
+    from wsrm_mq.views.reading import find_sequence
     from wsrm_mq.views.verdict import judge
 
     with one_look(place) as db:

@@ -83,7 +83,7 @@ def see(place: Place, db: Database) -> Sight:
     from wsrm_mq.store.driver import snapshot
     from wsrm_mq.store.sqlite.connection import why_not_written
     from wsrm_mq.views.overview import Sight, overview, verdicts
-    from wsrm_mq.views.plans import plans
+    from wsrm_mq.views.rows import plans
 
     now = now_ms()
     with snapshot(db):

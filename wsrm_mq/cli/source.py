@@ -31,7 +31,7 @@ from wsrm_mq.views.words import counted
 if TYPE_CHECKING:
     from wsrm_mq.store.port import Database
     from wsrm_mq.store.transaction import Transaction
-    from wsrm_mq.views.sources import Requests
+    from wsrm_mq.views.outgoing import Requests
 
 
 _LISTED: Final = 50
@@ -45,9 +45,9 @@ def source() -> None:
 
 
 def _found(db: Database, to: str | None) -> list[Requests]:
-    from wsrm_mq.views import sources
+    from wsrm_mq.views import outgoing
 
-    found = sources.all_requests(db, to)
+    found = outgoing.all_requests(db, to)
     if to is not None and not found:
         raise NotFound(f"No request was sent to {to}: `wsrm-mq source list` has the destinations that there are.")
     return found
@@ -65,10 +65,10 @@ def list_(place: Place, query: str) -> None:
     \b
     Example: wsrm-mq source list
     """
-    from wsrm_mq.views import sources
+    from wsrm_mq.views import outgoing
 
     with one_look(place) as db:
-        found = sources.all_requests(db, query=place.query(query))
+        found = outgoing.all_requests(db, query=place.query(query))
     columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
     more = (when("next", "next_at", rank=1), Column("error", rank=2))
     listing(place.is_json, "requests", found, (*columns, *more), document=_document)
@@ -87,11 +87,11 @@ def show(place: Place, to: str) -> None:
     \b
     Example: wsrm-mq source show https://partner.example/orders
     """
-    from wsrm_mq.views import sources
+    from wsrm_mq.views import outgoing
 
     with one_look(place) as db:
         found = _found(db, to)
-        waiting = {one.key: sources.waiting_of(db, one, _LISTED) for one in found}
+        waiting = {one.key: outgoing.waiting_of(db, one, _LISTED) for one in found}
     if place.is_json:
         told = [{"sequence": one.sequence, **each._asdict()} for one in found for each in waiting[one.key]]
         as_json(requests=[_document(one) for one in found], waiting=told)
@@ -113,14 +113,14 @@ def explain(place: Place, to: str | None) -> None:
     Example: wsrm-mq source explain
     """
     from wsrm_mq.store.applications import served
-    from wsrm_mq.views import sources
+    from wsrm_mq.views import outgoing
 
     now = now_ms()
     with one_look(place) as db:
         live = served(db)
-        found = [(one, sources.is_sent(one, live)) for one in _found(db, to)]
+        found = [(one, outgoing.is_sent(one, live)) for one in _found(db, to)]
     told = [
-        (one, sources.told_of(one, now, is_sent=is_sent), sources.next_steps(one, is_sent=is_sent))
+        (one, outgoing.told_of_requests(one, now, is_sent=is_sent), outgoing.steps_for_requests(one, is_sent=is_sent))
         for one, is_sent in found
     ]
     if place.is_json:

@@ -180,8 +180,8 @@ def _look(place: Place) -> Look:
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
+    from wsrm_mq.views.findings import unserved
     from wsrm_mq.views.sentences import explanation
-    from wsrm_mq.views.store_findings import unserved
 
     sight, at = found.sight, found.sight.at
     states: dict[str, int] = {}
@@ -296,7 +296,7 @@ def _refused(sight: Sight) -> list[str]:
 
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
-    from wsrm_mq.views.situation import BACKLOG
+    from wsrm_mq.views.verdict import BACKLOG
 
     if count < BACKLOG or not rates:
         return str(count)

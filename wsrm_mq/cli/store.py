@@ -416,8 +416,7 @@ def info(place: Place) -> None:
 def _measured(db: Database, place: Place) -> dict[str, Any]:
     from wsrm_mq.store.driver import log_bytes, revision, space
     from wsrm_mq.store.identity import identify
-    from wsrm_mq.views.contents import contents
-    from wsrm_mq.views.instances import live_instances
+    from wsrm_mq.views.rows import contents, live_instances
 
     found = contents(db)
     oldest = found.oldest_undelivered

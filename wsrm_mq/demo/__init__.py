@@ -1,8 +1,7 @@
 """The demo of ``wsrm-mq demo``: a service, a partner on a bad line, and a kill -9 in the middle.
 
-``service`` is the wrapped service, served by ``wsrm-mq serve`` in a process of its own (``server``). ``source`` is the
-partner: it loses, repeats and shuffles its messages. ``sight`` reads the service's database and our store, ``run`` runs
-the demo, ``screen`` shows it.
+``service`` is the wrapped service, served by ``wsrm-mq serve`` in a process of its own. ``run`` has that process, the
+partner, which loses, repeats and shuffles its messages, and the screen.
 """
 
 PAUSE = 0.01

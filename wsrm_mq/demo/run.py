@@ -1,21 +1,238 @@
-"""The demo from beginning to end: send on a bad line, kill -9 half-way, start again, count the effects."""
+"""The demo from beginning to end: its server, which can be killed, its partner, its run, and how it is shown."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sqlite3
+import subprocess
+import sys
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from wsrm_mq.demo import PAUSE
-from wsrm_mq.demo.server import DemoFailed, Server, Source
-from wsrm_mq.testing import Line
+from wsrm_mq.errors import WSRMError
+from wsrm_mq.testing import (
+    EnvelopeFactory,
+    HTTPAnswer,
+    HTTPWire,
+    Line,
+    LossyWire,
+    Refused,
+    RMSender,
+    Traffic,
+    shuffled_windows,
+)
 
-if TYPE_CHECKING:
-    from wsrm_mq.demo.screen import PlainScreen
+HOST: Final = "127.0.0.1"
+
+
+class DemoFailed(WSRMError):
+    """The demo could not be run to its end."""
+
+
+class Server:
+    """Serves ``wsrm_mq.demo.service`` from ``directory``: ``store.db`` there is our store, ``service.db`` the
+    service's database, ``server.log`` the output of the server."""
+
+    def __init__(self, directory: Path, threads: int) -> None:
+        self.store = directory / "store.db"
+        self.service_db = directory / "service.db"
+        self.log = directory / "server.log"
+        self.port = _free_port()
+        self.starts = 0
+        # Options come by the environment alone, so that the user's own stay out.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("WSRM_MQ_")}
+        self._environ = {
+            **own,
+            "ORDERS_DB": str(self.service_db),
+            "WSRM_MQ_APP": "wsrm_mq.demo.service:application",
+            "WSRM_MQ_STORE": str(self.store),
+            "WSRM_MQ_HOST": HOST,
+            "WSRM_MQ_PORT": str(self.port),
+            "WSRM_MQ_THREADS": str(threads),
+            "WSRM_MQ_ONE_WAY": "auto",
+            "WSRM_MQ_LOG_LEVEL": "warning",
+        }
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Start it, without waiting until it listens."""
+        self.starts += 1
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "wsrm_mq", "serve"],
+                cwd=self._directory,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def check(self) -> None:
+        """Raises ``DemoFailed`` if it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise DemoFailed(f"The server ended with status {self._process.returncode}: {self._last_words()}")
+
+    def is_listening(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it listens. Raises ``DemoFailed`` if it does not."""
+        end = time.monotonic() + seconds
+        while not self.is_listening():
+            self.check()
+            if time.monotonic() > end:
+                raise DemoFailed(f"The server did not listen within {seconds:.0f} s. {self._last_words()}")
+            time.sleep(0.02)
+
+    def freeze(self) -> None:
+        """Let it stand still; ``thaw`` or ``kill`` it soon."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the process: none of its code runs any more."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask the process to end."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "It said nothing.")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return int(listener.getsockname()[1])
+
+
+# The demo's partner: an RM Source on a bad line, which sends messages again until they are acknowledged.
+
+RESEND: Final = 0.5
+"""Seconds after which a message that is not acknowledged is sent again."""
+PACE: Final = 0.03
+"""Seconds between two messages of a connection, for the eye: without it all would be sent before much is done."""
+WINDOW: Final = 24
+"""Within so many the messages are shuffled."""
+
+_ORDER: Final = '<o:put_order xmlns:o="urn:example:orders"><o:n>{n}</o:n><o:text>order {n}</o:text></o:put_order>'
+_ENVELOPES: Final = EnvelopeFactory()
+
+
+def _order(identifier: str, number: int) -> bytes:
+    return _ENVELOPES.message(identifier, number, _ORDER.format(n=number), action="urn:example:orders/put_order")
+
+
+class Source:
+    """Sends ``messages`` orders in one sequence over several keep-alive connections, a thread each."""
+
+    def __init__(self, port: int, messages: int, connections: int, line: Line) -> None:
+        self.messages = messages
+        self.traffic = line.traffic
+        self._connections = connections
+        self._seed = line.seed
+        self._sender = RMSender(
+            lambda: LossyWire(HTTPWire(port, "/orders", timeout=10), line), _ENVELOPES, write=_order, identifier=""
+        )
+        self._stop = threading.Event()
+        self._refused: Refused | None = None
+        self._thread = threading.Thread(target=self._send, daemon=True)
+
+    @property
+    def identifier(self) -> str:
+        return self._sender.identifier
+
+    @property
+    def acknowledged(self) -> set[int]:
+        return self._sender.acknowledged
+
+    @property
+    def is_done(self) -> bool:
+        """Everything is acknowledged. Raises ``DemoFailed`` if the sequence was ended by a fault."""
+        if self._refused is not None:
+            raise DemoFailed(f"The service answered a fault: {self._refused}")
+        return len(self.acknowledged) == self.messages
+
+    def create(self) -> None:
+        try:
+            self._sender.create()
+        except (OSError, Refused) as error:
+            raise DemoFailed(f"The sequence was not created: {error}") from error
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send nothing more, after the messages that are on their way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=15)
+        self._sender.disconnect()
+
+    def close_and_terminate(self) -> None:
+        """Raises ``DemoFailed`` if the final acknowledgement does not name every message.
+
+        Nothing may be sent any more: a message after the end would be of an unknown sequence.
+        """
+        self.stop()
+        try:
+            final: HTTPAnswer = self._sender.checked(self._sender.close(self.messages))
+            if [ack.ranges for ack in final.reply.acks if ack.final] != [((1, self.messages),)]:
+                raise DemoFailed(f"The final acknowledgement is {final.reply.acks}.")
+            self._sender.checked(self._sender.terminate(self.messages))
+        except (OSError, Refused) as error:
+            raise DemoFailed(f"The sequence was not ended: {error}") from error
+
+    def _send(self) -> None:
+        numbers = shuffled_windows(self.messages, WINDOW, self._seed, twice=0)
+        try:
+            self._sender.send_all(numbers, connections=self._connections, resend=RESEND, pace=PACE, stop=self._stop)
+        except Refused as error:
+            self._refused = error
+
+
+# The run: send on a bad line, kill -9 half-way, start again, count the effects.
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +491,108 @@ class _Demo:
         if sight.redelivered > last.redelivered:
             count = sight.redelivered - last.redelivered
             self._screen.say(f"{count} delivered again after the crash: the inbox knew, nothing was done twice.")
+
+
+# Two ways to show it: live on a terminal, line by line anywhere else.
+
+
+_STATES: Final = {
+    "done": ("█", "green"),
+    "accepted": ("▓", "blue"),
+    "held": ("▒", "yellow"),
+    "missing": ("·", "dim"),
+}
+"""A message is one character; the words are the legend."""
+
+
+class PlainScreen:
+    """Prints each message as a line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, sight: Sight, traffic: Traffic, acknowledged: int) -> None:
+        pass
+
+
+class LiveScreen(PlainScreen):
+    """Every message as a character, figures below it, and the last things that were said."""
+
+    def __init__(self, console: Console, messages: int) -> None:
+        super().__init__(console)
+        self._messages = messages
+        self._said: deque[str] = deque(maxlen=10)
+        self._sight, self._traffic, self._acknowledged = Sight(), Traffic(), 0
+        self._live = Live(console=console, refresh_per_second=10, get_renderable=self._picture)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
+
+    def say(self, text: str) -> None:
+        self._said.append(text)
+
+    def show(self, sight: Sight, traffic: Traffic, acknowledged: int) -> None:
+        self._sight, self._traffic, self._acknowledged = sight, traffic, acknowledged
+
+    def _picture(self) -> Group:
+        sight, traffic = self._sight, self._traffic
+        done = set(sight.effects)
+        strip = Text()
+        for number in range(1, self._messages + 1):
+            strip.append(*_STATES[_state(number, sight, done)])
+        legend = Text("  ").join(Text(f"{mark} {word}", style) for word, (mark, style) in _STATES.items())
+        figures = Table.grid(padding=(0, 3))
+        figures.add_row(
+            f"sent {traffic.transmissions}",
+            f"lost requests {traffic.requests_lost}",
+            f"lost answers {traffic.answers_lost}",
+            f"repeated {traffic.duplicates}",
+        )
+        figures.add_row(
+            f"acknowledged {self._acknowledged}",
+            f"held {sight.held}",
+            f"done {len(done)}",
+            f"delivered again {sight.redelivered}",
+        )
+        return Group(Panel(Group(strip, legend), title="messages"), figures, Text("\n".join(self._said)))
+
+
+def _state(number: int, sight: Sight, done: set[int]) -> str:
+    if number in done:
+        return "done"
+    if not sight.is_accepted(number):
+        return "missing"
+    return "accepted" if number < sight.limit else "held"
+
+
+def summary(result: Result) -> Table:
+    """The figures at the end."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("messages sent", f"{result.sent}, in {result.transmissions} transmissions"),
+        ("lost on the line", f"{result.requests_lost} requests, {result.answers_lost} answers"),
+        ("repeated by the line", result.duplicates_sent),
+        ("acknowledged", result.acknowledged),
+        ("done by the service", result.delivered),
+        ("in order", "yes" if result.in_order else "NO"),
+        ("done twice", result.duplicates_delivered),
+        ("lost", result.lost),
+        ("delivered again after kill -9", f"{result.redelivered}, each recognised by the inbox"),
+        ("held at most", result.held_max),
+        ("seconds", result.seconds),
+    ):
+        table.add_row(name, str(value))
+    return table

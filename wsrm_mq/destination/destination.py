@@ -19,10 +19,9 @@ from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound, with_reply_endpoints
 from wsrm_mq.destination import answers, checks, commits
 from wsrm_mq.destination.answers import EMPTY, Answer, Copies
-from wsrm_mq.destination.client import Client, Peer
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Operations
-from wsrm_mq.destination.exchange import Commit, Forward, Request, Wait, delivery_of
+from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Request, Wait, delivery_of
 from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.scan import Scanner, scan

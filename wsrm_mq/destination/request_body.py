@@ -16,8 +16,7 @@ from wsrm_mq.envelope.whole import TAIL_BYTES, check_well_formed, check_whole, e
 from wsrm_mq.queue.arrival import Body
 
 if TYPE_CHECKING:
-    from wsrm_mq.destination.client import Client
-    from wsrm_mq.destination.exchange import Request
+    from wsrm_mq.destination.exchange import Client, Request
 
 SPOOL_OVER: Final = 1024 * 1024
 """Bytes above which a body goes to a temporary file."""

@@ -1,4 +1,4 @@
 """Envelopes as bytes: the headers of a request are scanned, and answers are rendered.
 
-Only ``wsdl`` and ``policy`` need lxml.
+Only ``wsdl`` needs lxml.
 """

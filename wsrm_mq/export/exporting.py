@@ -14,10 +14,22 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, exists, select
 
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.formats import format_named
 from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, not_written, unfinished
-from wsrm_mq.export.pieces import PIECE, Key, Origin, Reading, Row, before, bounds, opened, origin, pieces, view_of
+from wsrm_mq.export.pieces import (
+    PIECE,
+    Exposure,
+    Key,
+    Origin,
+    Reading,
+    Row,
+    before,
+    bounds,
+    opened,
+    origin,
+    pieces,
+    view_of,
+)
 from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
 from wsrm_mq.files import digest_of, replacing
 from wsrm_mq.store import published as views

@@ -16,8 +16,7 @@ from wsrm_mq.archive.files import Archive, ArchivedSegment, Keys, columns_of, lo
 from wsrm_mq.archive.planning import Wanted, plan
 from wsrm_mq.archive.verifying import Found, Tally, holding, stable, tally
 from wsrm_mq.errors import ExportError
-from wsrm_mq.export.contents import Exposure
-from wsrm_mq.export.pieces import opened
+from wsrm_mq.export.pieces import Exposure, opened
 from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.spark.session import Batches, answers

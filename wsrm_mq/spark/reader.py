@@ -20,10 +20,9 @@ from sqlalchemy import ColumnElement, func, not_, or_, select
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.arrow import files_of, rows
-from wsrm_mq.export.contents import Exposure
 from wsrm_mq.export.formats import EPOCH
 from wsrm_mq.export.manifest import Manifest, load
-from wsrm_mq.export.pieces import Bounds, Origin, Reading, before, bounds, compared, opened, origin, pieces
+from wsrm_mq.export.pieces import Bounds, Exposure, Origin, Reading, before, bounds, compared, opened, origin, pieces
 from wsrm_mq.export.schema import Column, Kind, Table
 from wsrm_mq.spark.options import Options
 from wsrm_mq.store import published as views

@@ -20,11 +20,10 @@ from wsrm_mq.store.compiling import bound
 from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.filters import failed_like
-from wsrm_mq.views.naming import ELLIPSIS
-from wsrm_mq.views.query import Query, Term, asked_for, parse
+from wsrm_mq.views.query import Query, Term, asked_for, failed_like, parse
 from wsrm_mq.views.reading import what_fits
-from wsrm_mq.views.refusals import REFUSED, Refusal, key_of, option_named, refusals
+from wsrm_mq.views.rows import REFUSED, Refusal, key_of, option_named, refusals
+from wsrm_mq.views.words import ELLIPSIS
 
 LOOKED_AT: Final = 20_000
 """The most attempts, the newest that fit, that are grouped."""

@@ -17,9 +17,8 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.views import reading
-from wsrm_mq.views.instances import live_instances
 from wsrm_mq.views.queues import Consumed, consumed, subscriptions, told_of
-from wsrm_mq.views.rows import MessageDetail
+from wsrm_mq.views.rows import MessageDetail, live_instances
 from wsrm_mq.views.sentences import Explanation, explanation
 from wsrm_mq.views.verdict import judge
 from wsrm_mq.views.words import counted, first_line, moment, span

@@ -20,15 +20,34 @@ from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle
-from wsrm_mq.views.hops import NextNode, is_forwarding, next_nodes, unplaced_since
-from wsrm_mq.views.instances import Instance, Unserved, is_served, known_instances, live_instances, unserved
-from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
-from wsrm_mq.views.plans import PlanView
+from wsrm_mq.views.outgoing import (
+    NextNode,
+    OutgoingView,
+    Requests,
+    all_requests,
+    is_forwarding,
+    next_nodes,
+    unacknowledged,
+    unplaced_since,
+    unsent_since,
+)
 from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
 from wsrm_mq.views.reading import sequence
-from wsrm_mq.views.refusals import ACK_NOT_SENT, NO_SEQUENCE, Refusal, in_files, refusals
-from wsrm_mq.views.rows import SequenceView
-from wsrm_mq.views.sources import Requests, all_requests
+from wsrm_mq.views.rows import (
+    ACK_NOT_SENT,
+    NO_SEQUENCE,
+    Instance,
+    PlanView,
+    Refusal,
+    SequenceView,
+    Unserved,
+    in_files,
+    is_served,
+    known_instances,
+    live_instances,
+    refusals,
+    unserved,
+)
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 FAULTED_WITHIN: Final = 86_400_000

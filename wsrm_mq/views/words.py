@@ -9,6 +9,9 @@ from typing import Final
 LINE: Final = 200
 """The most characters of an error that are told in a sentence."""
 
+ELLIPSIS: Final = "…"
+"""Stands for what was cut off a name: what is copied with it means the same."""
+
 
 def counted(number: int, one: str, many: str | None = None) -> str:
     """``many`` is ``one`` with an s, unless it is given."""

@@ -1,1 +1,0 @@
-"""The decoder of bytes from the wire, for ``wsrm-mq envelope decode``."""
