@@ -16,9 +16,9 @@ from tests.queue.filter_trees import PROPERTIES, VALUES, filters, truth
 from tests.support.pages import DOCS
 from wsrm_mq.errors import FilterError
 from wsrm_mq.queue.filters import DEEPEST, LONGEST, MOST, parse
-from wsrm_mq.store.compiling import bound
 from wsrm_mq.store.filtering import FIELDS, Filter, fits, fitting_message
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import bound
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_writer
 from wsrm_mq.store.tables import entry

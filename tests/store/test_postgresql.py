@@ -18,8 +18,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 import wsrm_mq.store
 from wsrm_mq.store import published
 from wsrm_mq.store.bulk import Bulk
-from wsrm_mq.store.dialects import in_dialect
 from wsrm_mq.store.invariants import Invariant
+from wsrm_mq.store.sql import in_dialect
 from wsrm_mq.store.tables import metadata
 
 STATEMENT: Final = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH)\s")
@@ -70,7 +70,7 @@ MADE: Final = {
 def modules() -> Iterator[tuple[str, Any]]:
     for found in pkgutil.walk_packages(wsrm_mq.store.__path__, "wsrm_mq.store."):
         name = found.name.removeprefix("wsrm_mq.store.")
-        if name.partition(".")[0] not in ("migrations", "tables", "dialects"):
+        if name.partition(".")[0] not in ("migrations", "tables", "sql"):
             yield name, importlib.import_module(found.name)
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, select
 
 from wsrm_mq.sequence.running import ENTRY, DeliveryState, decide, is_paused
 from wsrm_mq.store import lanes, running
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.records import Lane
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.store.tables import entry, lane
 from wsrm_mq.versions import WSA_2005, SOAPVersion
 

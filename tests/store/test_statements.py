@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import bindparam, select
 
 from wsrm_mq.store import consuming, entries, journals, lanes, modes, queues, repairs, subscribing, tokens
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.filtering import Filtered
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {

@@ -19,10 +19,10 @@ from wsrm_mq.hints import about
 from wsrm_mq.kept_headers import refusal_to_keep
 from wsrm_mq.store import published as views
 from wsrm_mq.store import routing
-from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.driver import HEAD, connect_looker, known_revision, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database, Rows
+from wsrm_mq.store.sql import bound, compiled
 
 # The parts of a message that may leave its node: chosen headers, and its envelope without proofs of its sender.
 

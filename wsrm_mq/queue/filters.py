@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import FilterError
-from wsrm_mq.store.compiling import bound
 from wsrm_mq.store.filtering import FIELDS, Comparison, Every, Field, Filter, Not, Some, Value, fitting_message
+from wsrm_mq.store.sql import bound
 from wsrm_mq.store.transaction import Transaction
 
 LONGEST: Final = 4_000

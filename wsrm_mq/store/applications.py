@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import OtherApplication
-from wsrm_mq.store.dialects import written
 from wsrm_mq.store.driver import file_of, instances_of
-from wsrm_mq.store.phrases import listed
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import listed, written
 from wsrm_mq.store.tables import lane
 
 _WITH_BACKLOG: Final = written("""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.store.dialects import written
+from wsrm_mq.store.sql import written
 
 
 def held_by_archive(kind: str, column: str, key: str) -> str:

@@ -16,12 +16,10 @@ from typing import Any, Final
 from sqlalchemy import ClauseElement, Column, Integer, Table, update
 from sqlalchemy.dialects.sqlite import Insert, insert
 
-from wsrm_mq.store.compiling import standard
-from wsrm_mq.store.dialects import written
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.lanes import PROGRESS_COLUMNS, PROTOCOL_COLUMNS, SAVED_COLUMNS, STEADY_COLUMNS
 from wsrm_mq.store.loose import LOOSE_COLUMNS
-from wsrm_mq.store.phrases import p
+from wsrm_mq.store.sql import p, standard, written
 from wsrm_mq.store.tables import counter, entry, header, lane, message, range_, refusal, sequence
 
 Row = Sequence[Any]

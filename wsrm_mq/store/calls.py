@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import and_, func, select
 
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.outbound import HAS_REQUESTS
-from wsrm_mq.store.phrases import given, listed, of, p
+from wsrm_mq.store.sql import compiled, given, listed, of, p
 from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, reply
 
 _REQUESTS: Final = (

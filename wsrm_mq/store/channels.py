@@ -9,9 +9,8 @@ from sqlalchemy import Select, and_, case, delete, func, insert, or_, select, te
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.applications import IS_OURS
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
-from wsrm_mq.store.phrases import adding, given, of, p
+from wsrm_mq.store.sql import adding, compiled, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 from wsrm_mq.store.tables.table import Number
 

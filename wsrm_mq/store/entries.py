@@ -7,10 +7,9 @@ from typing import Any, BinaryIO, Final
 from sqlalchemy import and_, case, func, not_, or_, select
 
 from wsrm_mq.errors import NotFound
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import adding, changed, changing, given, of, p
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.running import is_paused
+from wsrm_mq.store.sql import adding, changed, changing, compiled, given, of, p
 from wsrm_mq.store.tables import connection_message, entry, lane, lane_entry, loose, message, reply, watermark
 
 IS_LIVE: Final = entry.c.outcome.is_(None)

@@ -7,11 +7,10 @@ from typing import Final
 from sqlalchemy import and_, not_, or_, select, update
 
 from wsrm_mq.store.channels import IS_TAKEN
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
-from wsrm_mq.store.phrases import changing, given, of, p
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
+from wsrm_mq.store.sql import changing, compiled, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
 
 FORGOTTEN: Final = "not_fetched"

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, null, or_, select
 
-from wsrm_mq.store.compiling import bound, compiled
+from wsrm_mq.store.sql import bound, compiled
 from wsrm_mq.store.tables import entry, header, message
 
 Value = str | int | float | bool

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from wsrm_mq.store.dialects import said
 from wsrm_mq.store.driver import HEAD, damage, dangling, file_of, revision, tells_damage
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE, LateIndex
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import said
 from wsrm_mq.store.tables import metadata
 
 ACCOUNTED_FOR: Final = "every acknowledged number has its entry, or was pruned"
@@ -34,7 +34,7 @@ class Invariant(NamedTuple):
     table: str
     """The table whose keys are gone through in pieces."""
     question: str
-    """SQL in words of ``dialects``: key and detail of each row that breaks it, for keys from ``:lower`` to
+    """SQL in words of ``sql``: key and detail of each row that breaks it, for keys from ``:lower`` to
     ``:upper``."""
 
     @property

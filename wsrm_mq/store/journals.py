@@ -6,9 +6,8 @@ from typing import Final
 
 from sqlalchemy import case, exists, func, insert, select
 
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.phrases import adding, changed, given, listed, of, p
+from wsrm_mq.store.sql import adding, changed, compiled, given, listed, of, p
 from wsrm_mq.store.tables import entry, header, message, queue
 
 _recorded: Final = entry.alias("recorded")

@@ -8,10 +8,9 @@ from sqlalchemy import ColumnElement, Select, and_, case, delete, exists, func, 
 
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store.applications import IS_OURS
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.outbound import OUTBOUND_COLUMNS
-from wsrm_mq.store.phrases import adding, given, of, p
 from wsrm_mq.store.running import delivery_is
+from wsrm_mq.store.sql import adding, compiled, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, ledger, message, outbound_sequence, plan, queue, range_, sequence
 from wsrm_mq.versions import UNSEQUENCED
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from wsrm_mq.store.dialects import written
+from wsrm_mq.store.sql import written
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction

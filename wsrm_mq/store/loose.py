@@ -13,11 +13,10 @@ from sqlalchemy import and_, case, func, literal, not_, null, select
 from wsrm_mq.sequence.states import State
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store.applications import FOREIGN
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE, LOOSE_NUMBER, TO_RUN
-from wsrm_mq.store.phrases import absent, adding, given, p
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.running import is_paused
+from wsrm_mq.store.sql import absent, adding, compiled, given, p
 from wsrm_mq.store.tables import entry, loose, message
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL, UNSEQUENCED
 

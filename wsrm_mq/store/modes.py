@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
 
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import changed, changing, given, listed, p
+from wsrm_mq.store.sql import changed, changing, compiled, given, listed, p
 from wsrm_mq.store.tables import entry, lane, loose, message, queue
 
 ENDPOINTS: Final = compiled(select(queue.c.id, queue.c.mode).where(queue.c.mode.is_not(None)))

@@ -14,10 +14,9 @@ from wsrm_mq.sequence.outbound_states import OUTBOUND_ENDED, OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store.applications import FOREIGN, SOURCE
 from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.phrases import absent, adding, given, of, p
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import absent, adding, compiled, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, queue
 from wsrm_mq.store.tables import outbound_sequence as outbound
 from wsrm_mq.store.tables.sending import ACKNOWLEDGED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.store.dialects import written
 from wsrm_mq.store.late_index import BY_LANE, OF_LANE
+from wsrm_mq.store.sql import written
 
 # what a plan is made of
 

@@ -2,7 +2,7 @@
 ``tests/store/conformance``.
 
 A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``sequences``) or written there;
-words in which databases differ are in ``dialects``. Parameters are given by name or by position, rows are tuples. An
+words in which databases differ are in ``sql``. Parameters are given by name or by position, rows are tuples. An
 error of the driver that concerns the whole store leaves this room as a ``StoreError`` (``store_errors``).
 """
 

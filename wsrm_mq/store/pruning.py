@@ -7,8 +7,8 @@ from typing import Final
 
 from wsrm_mq.store.archiving import held_by_archive
 from wsrm_mq.store.counting import SHOWN
-from wsrm_mq.store.dialects import written
 from wsrm_mq.store.late_index import BY_LANE
+from wsrm_mq.store.sql import written
 
 _LISTED: Final = "(SELECT value FROM keys_in(?) k)"
 _SETTLED: Final = "{0}outcome IS NOT NULL AND {0}outcome <> 'dead'"

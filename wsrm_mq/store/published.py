@@ -31,14 +31,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import FromClause, SelectBase
 
-from wsrm_mq.store.compiling import standard
 from wsrm_mq.store.consuming import is_ready
-from wsrm_mq.store.dialects import written
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.outbound import HAS_ENDED
-from wsrm_mq.store.phrases import absent, of
 from wsrm_mq.store.queues import lately
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
+from wsrm_mq.store.sql import absent, of, standard, written
 from wsrm_mq.store.tables import (
     ANSWERED_WITH_FAULT,
     ATTEMPTS,

@@ -8,8 +8,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, case, exists, func, literal_column, or_, select, update
 
 from wsrm_mq.store import applications
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import adding, changed, changing, given, of, p
+from wsrm_mq.store.sql import adding, changed, changing, compiled, given, of, p
 from wsrm_mq.store.tables import instance, lane, ledger, message, queue
 
 DECLARED: Final = (

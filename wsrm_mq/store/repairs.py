@@ -6,9 +6,8 @@ from typing import Final
 
 from sqlalchemy import case, select
 
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.late_index import BY_LANE, OF_LANE
-from wsrm_mq.store.phrases import changed, changing, given, of, p
+from wsrm_mq.store.sql import changed, changing, compiled, given, of, p
 from wsrm_mq.store.tables import entry, lane, ledger, message
 
 STORED: Final = compiled(

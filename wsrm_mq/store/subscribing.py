@@ -6,9 +6,8 @@ from typing import Final
 
 from sqlalchemy import and_, func, or_, select, update
 
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.phrases import absent, adding, changed, given, p
+from wsrm_mq.store.sql import absent, adding, changed, compiled, given, p
 from wsrm_mq.store.tables import client, entry, instance, subscription
 
 CLIENT: Final = compiled(select(client.c.id).where(given(client, "instance, name"), client.c.ended_at.is_(None)))

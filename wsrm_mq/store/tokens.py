@@ -6,8 +6,7 @@ from typing import Final
 
 from sqlalchemy import delete, insert, select, update
 
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import adding, given, p
+from wsrm_mq.store.sql import adding, compiled, given, p
 from wsrm_mq.store.tables import outbox, token
 
 TOKENS: Final = compiled(select(*token.columns).order_by(token.c.name))

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import and_, delete, func, or_, select, update
 
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import adding, given, p
 from wsrm_mq.store.queues import QUEUE_COLUMNS
+from wsrm_mq.store.sql import adding, compiled, given, p
 from wsrm_mq.store.tables import binding, client, entry, header, instance, message, queue, subscription
 
 _IS_BINDING: Final = and_(given(binding, "queue, pattern"), binding.c.filter.is_not_distinct_from(p("filter")))

@@ -7,9 +7,8 @@ from typing import Final
 from sqlalchemy import and_, not_, select
 
 from wsrm_mq.store.applications import INTAKE
-from wsrm_mq.store.compiling import compiled
-from wsrm_mq.store.phrases import given, of, p
 from wsrm_mq.store.published import messages
+from wsrm_mq.store.sql import compiled, given, of, p
 from wsrm_mq.store.tables import arrived, queue, routed
 
 _m: Final = messages.c

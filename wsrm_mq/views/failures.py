@@ -16,9 +16,9 @@ from wsrm_mq.acts import Command, Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
-from wsrm_mq.store.compiling import bound
 from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import bound
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.query import Query, Term, asked_for, failed_like, parse
 from wsrm_mq.views.reading import what_fits

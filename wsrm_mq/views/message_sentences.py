@@ -13,9 +13,9 @@ from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.views import reading
 from wsrm_mq.views.queues import Consumed, consumed, subscriptions, told_of
 from wsrm_mq.views.rows import MessageDetail, live_instances

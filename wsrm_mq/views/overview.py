@@ -16,7 +16,6 @@ from wsrm_mq.acts import Step
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED, SENT, SOURCE, Serving, served
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle

@@ -14,10 +14,10 @@ from sqlalchemy import bindparam, func, or_, select
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import consuming
 from wsrm_mq.store import published as views
-from wsrm_mq.store.compiling import compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.queues import KEEPERS
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.views.words import counted, span
 
 BACKLOG: Final = 1_000
