@@ -11,8 +11,7 @@ from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.applications import IS_OURS
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
 from wsrm_mq.store.sql import adding, compiled, given, of, p
-from wsrm_mq.store.tables import channel, entry, lane, message, sequence
-from wsrm_mq.store.tables.table import Number
+from wsrm_mq.store.tables import Number, channel, entry, lane, message, sequence
 
 _LOOKED_AT: Final = 100
 

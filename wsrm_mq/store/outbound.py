@@ -17,9 +17,8 @@ from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import absent, adding, compiled, given, of, p
-from wsrm_mq.store.tables import channel, entry, lane, queue
+from wsrm_mq.store.tables import ACKNOWLEDGED, channel, entry, lane, queue
 from wsrm_mq.store.tables import outbound_sequence as outbound
-from wsrm_mq.store.tables.sending import ACKNOWLEDGED
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, MAKE_CONNECTION, RM_OF_LABEL, SOAP_OF_LABEL
 
 if TYPE_CHECKING:

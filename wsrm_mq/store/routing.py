@@ -13,6 +13,7 @@ from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.outbound import REQUESTS_GO_ON
 from wsrm_mq.store.sql import adding, compiled, given, listed, of, p, upserted
 from wsrm_mq.store.tables import (
+    Number,
     arrived,
     channel,
     entry,
@@ -28,7 +29,6 @@ from wsrm_mq.store.tables import (
     route,
     routed,
 )
-from wsrm_mq.store.tables.table import Number
 
 # the node, and its routes
 
