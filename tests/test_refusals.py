@@ -16,7 +16,7 @@ from tests.support.in_process import FACTORY, InProcess, taken, until
 from tests.support.processes import Python
 from tests.support.stored import write_locked
 from wsrm_mq.cli import program
-from wsrm_mq.store.refusals import FILE_BYTES, MOST, OTHER, Refusals, limit_named
+from wsrm_mq.store.counting import FILE_BYTES, MOST, OTHER, Refusals, limit_named
 from wsrm_mq.views.rows import Refusal, in_files, refusals
 
 WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")

@@ -50,8 +50,8 @@ from wsrm_mq.queue.settle import settlement
 from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name
-from wsrm_mq.store.fetching import is_anything_waiting
-from wsrm_mq.store.refusals import reason_of
+from wsrm_mq.store.channels import is_anything_waiting
+from wsrm_mq.store.counting import reason_of
 from wsrm_mq.versions import SOAPVersion
 
 if TYPE_CHECKING:

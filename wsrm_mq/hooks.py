@@ -13,7 +13,7 @@ from wsrm_mq.errors import ConfigurationError, WSRMError
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.store.clock import Clock, wall_clock
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 
 P = ParamSpec("P")
 Authenticate = Callable[[Environ, Headers], str | None]

@@ -18,7 +18,7 @@ from tests.support.stored import write_locked
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.bulk import REFUSALS
-from wsrm_mq.store.refusals import Refusal, Refusals
+from wsrm_mq.store.counting import Refusal, Refusals
 from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.store import Store
 from wsrm_mq.views.attention import MEASURES, Range

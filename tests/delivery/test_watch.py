@@ -26,7 +26,7 @@ from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.ownership import runnable
 from wsrm_mq.sequence.elements import CloseSequence, CreateSequence, IncompleteSequenceBehavior
-from wsrm_mq.store import instances
+from wsrm_mq.store import port
 from wsrm_mq.store.store import Store
 
 MINUTE = 60_000
@@ -179,7 +179,7 @@ def test_who_does_not_make_a_missing_lock_file_again_is_dead(
     one: Instance, node: Node, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The instance ``one`` has a row and never had a lock, as after a copy of the store without its directory."""
-    monkeypatch.setattr(instances, "MISSING_SECONDS", 0.3)
+    monkeypatch.setattr(port, "MISSING_SECONDS", 0.3)
     identifier = one.create().terms.identifier
     one.take(identifier, 1)
     assert one.run(lambda tx: runnable(tx, 1)) == []

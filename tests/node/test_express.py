@@ -29,7 +29,7 @@ from wsrm_mq.errors import (
 from wsrm_mq.node import Node
 from wsrm_mq.queue import express
 from wsrm_mq.queue.policies import Durability
-from wsrm_mq.store import frames, remote
+from wsrm_mq.store import sharing
 from wsrm_mq.store.sharing import TURN_SECONDS
 
 from .conftest import Connect, ConnectAsync, Rows
@@ -522,8 +522,8 @@ def test_a_keeper_that_hangs_keeps_no_message_of_the_store_waiting(
 def test_a_queue_whose_keeper_hangs_is_deleted_by_force_alone_and_the_loss_is_on_record(
     node: Node, connect: Connect, keeper: subprocess.Popen[str], rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(remote, "FRAME_SECONDS", 0.5)
+    monkeypatch.setattr(sharing, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(sharing, "FRAME_SECONDS", 0.5)
     node.put("ticks", "stored", durability="recoverable")
     keeper.send_signal(signal.SIGSTOP)
     try:
@@ -722,7 +722,7 @@ def test_a_put_into_a_journal_is_refused_where_the_store_takes_its_process_for_d
 def stranger(node: Node) -> socket.socket:
     assert node.store.presence is not None
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with frames.address(node.store.path, node.store.presence.name) as address:
+    with sharing.address(node.store.path, node.store.presence.name) as address:
         peer.connect(address)
     peer.settimeout(10)
     return peer

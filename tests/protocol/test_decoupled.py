@@ -20,7 +20,7 @@ from tests.support.source import Source, each_rm, each_rm_at_length, every_versi
 from wsrm_mq.cli import program
 from wsrm_mq.delivery.hanging import KNOWN
 from wsrm_mq.replay.acts import redrive
-from wsrm_mq.store.refusals import ACK_NOT_SENT, in_files
+from wsrm_mq.store.counting import ACK_NOT_SENT, in_files
 from wsrm_mq.testing import HTTPAnswer, Place, Reply
 from wsrm_mq.versions import WSA_2005
 

@@ -12,7 +12,7 @@ from wsrm_mq.queue.outbound import give_number, hear_of
 from wsrm_mq.queue.polling import Fetched, fetch, leave_to_fetch, taken
 from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
-from wsrm_mq.store.fetching import is_anything_waiting
+from wsrm_mq.store.channels import is_anything_waiting
 from wsrm_mq.store.invariants import all_findings
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import SequenceRecord

@@ -513,7 +513,7 @@ def test_a_service_that_ends_meanwhile_is_told_and_the_plan_goes_on_with_the_nex
 def test_a_full_disk_is_told_and_the_plan_goes_on_when_there_is_room(
     mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wsrm_mq.store.instances.MISSING_SECONDS", 0.5)
+    monkeypatch.setattr("wsrm_mq.store.port.MISSING_SECONDS", 0.5)
     disk = Disk(mount("-t", "tmpfs", "-o", "size=8m", "tmpfs"))
     house = House(disk.point)
     try:
@@ -535,7 +535,7 @@ def test_a_disk_that_fills_up_when_all_is_entered_is_told_too(
     mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever delivers tries to settle for ever; the run had only to wait."""
-    monkeypatch.setattr("wsrm_mq.store.instances.MISSING_SECONDS", 0.5)
+    monkeypatch.setattr("wsrm_mq.store.port.MISSING_SECONDS", 0.5)
     monkeypatch.setattr("wsrm_mq.replay.run._STANDS_SECONDS", 0.2)
     monkeypatch.setattr("wsrm_mq.replay.run._LAST_WORD_SECONDS", 0.2)
     disk = Disk(mount("-t", "tmpfs", "-o", "size=8m", "tmpfs"))

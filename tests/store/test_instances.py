@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.processes import Python
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store import instances
-from wsrm_mq.store.instances import Neighbours
+from wsrm_mq.store import port
+from wsrm_mq.store.port import Neighbours
 from wsrm_mq.store.sqlite.files import beside
 from wsrm_mq.store.sqlite.presence import InstanceFiles, Presence
 from wsrm_mq.store.store import Store
@@ -185,7 +185,7 @@ def test_an_instance_whose_files_were_removed_notices_and_takes_its_place_again(
 def test_a_missing_lock_is_no_death_until_it_is_missing_for_long(
     path: Path, presence: Presence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instances, "MISSING_SECONDS", 0.2)
+    monkeypatch.setattr(port, "MISSING_SECONDS", 0.2)
     others = Neighbours(InstanceFiles(path))
     assert not others.is_dead(presence.name)
     (path.with_name("store.db.d") / f"{presence.name}.lock").unlink()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import bindparam, select
 
-from wsrm_mq.store import consuming, entries, journals, lanes, modes, queues, repairs, subscribing, tokens
+from wsrm_mq.store import consuming, entries, journals, lanes, queues, repairs, subscribing
 from wsrm_mq.store.filtering import Filtered
 from wsrm_mq.store.sql import compiled
 from wsrm_mq.store.tables import entry
 
 TEXTS = {
     name: text
-    for module in (queues, entries, lanes, repairs, consuming, journals, modes, subscribing, tokens)
+    for module in (queues, entries, lanes, repairs, consuming, journals, subscribing)
     for name, made in vars(module).items()
     for text in (made.text if isinstance(made, Filtered) else made,)
     if name.isupper() and isinstance(text, str) and " " in text and not text.startswith("(")  # a word; a part of some

@@ -20,7 +20,7 @@ from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.inbound import Disposition
-from wsrm_mq.store import fetching
+from wsrm_mq.store import channels
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import schema
@@ -301,7 +301,7 @@ def test_every_reason_that_a_message_may_get_is_known() -> None:
     given = {
         dead_letters.BY_OPERATOR,
         diagnosis.NOT_TOLD,
-        fetching.FORGOTTEN,
+        channels.FORGOTTEN,
         outbound.SEQUENCE_ENDED,
         operate.TERMINATED,
     }

@@ -27,7 +27,7 @@ from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.remembered import Recent
 from wsrm_mq.shares import Shares
 from wsrm_mq.store.channels import ACKS_DUE, NEXT_ACK_DUE, Channel
-from wsrm_mq.store.refusals import ACK_NOT_SENT
+from wsrm_mq.store.counting import ACK_NOT_SENT
 from wsrm_mq.store.store import Store
 
 BATCH: Final = 200

@@ -19,7 +19,7 @@ from wsrm_mq.queue.settle import ServiceReply, keep_reply
 from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import CloseSequence, EndpointReference, TerminateSequence
 from wsrm_mq.sequence.faults import ServiceFailure
-from wsrm_mq.store.fetching import WAITER
+from wsrm_mq.store.channels import WAITER
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import SOAPVersion
 

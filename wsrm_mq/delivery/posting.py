@@ -25,7 +25,7 @@ from wsrm_mq.store.channels import ANSWERED_THERE, Channel
 from wsrm_mq.store.entries import HAS_REPLY, IS_LIVE_AT
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, outbound_of, read_about
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 from wsrm_mq.store.store import Store
 from wsrm_mq.versions import RM_VERSIONS
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wsrm_mq.events.inert import as_error, type_name
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 
 _TEXT_LENGTH: Final = 2_000
 """The characters of its text that are kept, and as many of its traceback."""

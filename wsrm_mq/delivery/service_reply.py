@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 
 _LEAST_STATUS: Final = 200
 _STATUS: Final = re.compile(r"([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]{0,1000})?")

@@ -23,9 +23,9 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import broken_run, ending, ownership
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.store import lanes, queues
-from wsrm_mq.store.instances import Neighbours
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.loose import NEXT_LOOSE_RETRY, RUNNABLE_LOOSE
+from wsrm_mq.store.port import Neighbours
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

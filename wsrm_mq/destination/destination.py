@@ -47,7 +47,7 @@ from wsrm_mq.sequence.elements import (
     SequenceHeader,
     TerminateSequence,
 )
-from wsrm_mq.store.refusals import limit_named
+from wsrm_mq.store.counting import limit_named
 
 _NO_BODY: Final = Body(b"")
 """The body of an ``Arrival`` that holds the common part of messages."""

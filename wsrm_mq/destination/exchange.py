@@ -1,4 +1,4 @@
-"""The values of an exchange: the client, its request, the verb to commit for it, and what follows. Nothing here acts."""
+"""The values of an exchange: the client, its request, the verb to commit for it, and what follows. They do nothing."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import expiring
 from wsrm_mq.store import consuming, queues
-from wsrm_mq.store.instances import MAY_BE_READY, Neighbours
 from wsrm_mq.store.lasting import Lasting, Repeated
+from wsrm_mq.store.port import MAY_BE_READY, Neighbours
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

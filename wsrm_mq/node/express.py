@@ -27,8 +27,7 @@ from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, as_values
 from wsrm_mq.store.driver import Temporary, recorded
 from wsrm_mq.store.express import ExpressStore, Positions, unsettled
 from wsrm_mq.store.lasting import Lasting, Repeated
-from wsrm_mq.store.remote import RemoteConnection
-from wsrm_mq.store.sharing import Sharing
+from wsrm_mq.store.sharing import RemoteConnection, Sharing
 from wsrm_mq.store.transaction import Transaction as Unit
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.put import put_before
 from wsrm_mq.queue.reporting import left
 from wsrm_mq.queue.settling import Lease, Settlement
-from wsrm_mq.store import consuming, queues, topics
+from wsrm_mq.store import consuming, queues, subscribing
 from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -208,8 +208,8 @@ def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: b
         _take_all_back(tx, queue)
     cleared = purge(tx, queue, reason="queue_deleted")
     tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})
-    tx.execute(topics.UNBIND_ALL, {"queue": queue.key})
-    tx.execute(topics.END_DURABLE, {"queue": queue.key, "now": tx.now})
+    tx.execute(subscribing.UNBIND_ALL, {"queue": queue.key})
+    tx.execute(subscribing.END_DURABLE, {"queue": queue.key, "now": tx.now})
     letters = tx.execute(queues.DEAD_LETTERS, {"parent": queue.key}).fetchone()
     for key, name in ((queue.key, queue.name), *([] if letters is None else [(letters[0], f"{queue.name}#dead")])):
         tx.execute(queues.UNDECLARE, {"key": key, "name": f"{name}#{queue.key}"})

@@ -21,7 +21,7 @@ from wsrm_mq.queue.declaring import Declared, journal_of
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.leaving import lane_of, put_aside, standing
 from wsrm_mq.queue.settling import Lease
-from wsrm_mq.store import journals, queues, topics
+from wsrm_mq.store import journals, queues, subscribing
 from wsrm_mq.store.driver import Change
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.port import Database, Instances
@@ -153,8 +153,8 @@ def _arrived(tx: Transaction, queue: Declared, one: Change) -> None:
         tx.add_header({"message": one.position, "report_to": None, **facts})
     journal = journal_of(tx, queue)
     if not journaling.record(tx, journal, one.position, one.position, one.body_size, one.priority):
-        tx.execute(topics.DROP_HEADER, key)
-        tx.execute(topics.DROP_MESSAGE, key)
+        tx.execute(subscribing.DROP_HEADER, key)
+        tx.execute(subscribing.DROP_MESSAGE, key)
 
 
 def _left(tx: Transaction, queue: Declared, one: Change, outcome: str) -> None:

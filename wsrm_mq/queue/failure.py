@@ -13,7 +13,7 @@ from wsrm_mq.queue.policy import OnPoison, QueuePolicy
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wsrm_mq.queue.policy import Mode, PolicyOf, QueuePolicy
 from wsrm_mq.queue.pulling import endpoint_queue
-from wsrm_mq.store import modes, queues
+from wsrm_mq.store import queues
 from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction, as_json
 
@@ -38,12 +38,12 @@ class _Wrong(NamedTuple):
 def change_modes(tx: Transaction, policy_of: PolicyOf, *, pulls: bool) -> list[Changed]:
     """Have what waits in the queues of this process go where the policies of its senders say. ``pulls``: some policy of
     this process has messages consumed."""
-    endpoints = {key: mode for key, mode in tx.execute(modes.ENDPOINTS).fetchall() if tx.serves(key)}
+    endpoints = {key: mode for key, mode in tx.execute(queues.ENDPOINTS).fetchall() if tx.serves(key)}
     if not (pulls or endpoints):
         return []
     tx.write_lanes()
     wrong: dict[int, list[_Wrong]] = {key: [] for key, mode in endpoints.items() if mode == Mode.PULL and not pulls}
-    for statement, move in ((modes.LANES_BY_PARTNER, _move_lanes), (modes.LOOSE_BY_PARTNER, _move_loose)):
+    for statement, move in ((queues.LANES_BY_PARTNER, _move_lanes), (queues.LOOSE_BY_PARTNER, _move_loose)):
         for key, partner, is_consumed in tx.execute(statement).fetchall():
             policy = policy_of(partner)
             is_wrong = (policy.mode is Mode.PULL) != bool(is_consumed)
@@ -66,7 +66,7 @@ def _change(tx: Transaction, key: int, parts: list[_Wrong], pulls: bool) -> Chan
         search = {"queue": key, "partner": partner, "consumed": int(not is_pulled), "priority": priority}
         gone, stays = move(tx, search)
         moved, left = moved + gone, left + stays
-    (consumed,) = tx.execute(modes.RECOUNT, {"key": key}).fetchone()
+    (consumed,) = tx.execute(queues.RECOUNT, {"key": key}).fetchone()
     changed = Changed(name, Mode.PULL if pulls else Mode.DISPATCH, moved, left, consumed)
     if moved or not parts:
         tx.add_ledger("mode_changed", key, reason=f"{changed.mode}: {moved} moved, {left} left")
@@ -80,18 +80,18 @@ def _stay(_tx: Transaction, _search: Mapping[str, object]) -> tuple[int, int]:
 
 def _move_lanes(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:
     """Answers how many went, and how many are left."""
-    found = [tx.lane(key) for (key,) in tx.execute(modes.LANES_OF, search).fetchall()]
+    found = [tx.lane(key) for (key,) in tx.execute(queues.LANES_OF, search).fetchall()]
     free = [lane for lane in found if lane is not None and lane.owner is None]
     for lane in free:
         lane.is_consumed = not search["consumed"]
         lane.wait(tx.now, None)
-        tx.execute(modes.SERVE, {"key": lane.id, "served_at": 0 if lane.is_consumed else None})
-        tx.execute(modes.MOVE_ENTRIES, {"lane": lane.id, "priority": search["priority"]})
+        tx.execute(queues.SERVE_LANE, {"key": lane.id, "served_at": 0 if lane.is_consumed else None})
+        tx.execute(queues.MOVE_ENTRIES, {"lane": lane.id, "priority": search["priority"]})
     return len(free), len(found) - len(free)
 
 
 def _move_loose(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:
-    found = tx.execute(modes.LOOSE_OF, search).fetchall()
+    found = tx.execute(queues.LOOSE_OF, search).fetchall()
     free = [key for key, owner in found if owner is None]
-    tx.execute(modes.MOVE_LOOSE, {"keys": as_json(free), "priority": search["priority"]})
+    tx.execute(queues.MOVE_LOOSE, {"keys": as_json(free), "priority": search["priority"]})
     return len(free), len(found) - len(free)

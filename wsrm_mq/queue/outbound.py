@@ -35,7 +35,7 @@ from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED
 from wsrm_mq.store import channels, entries, queues, routing
 from wsrm_mq.store.applications import HOP
-from wsrm_mq.store.fetching import FORGET, FORGOTTEN
+from wsrm_mq.store.channels import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.tables import REPLAYED

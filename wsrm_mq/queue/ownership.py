@@ -23,7 +23,7 @@ from wsrm_mq.store.channels import LEAVING
 from wsrm_mq.store.entries import IS_LIVE_AT, LOOSE_NUMBER
 from wsrm_mq.store.loose import LOOSE_CLAIMS_OF, RUNNABLE_LOOSE, LooseEntry
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 from wsrm_mq.store.transaction import Transaction
 
 RUN_AHEAD: Final = 64

@@ -17,7 +17,7 @@ from wsrm_mq.queue.sending import LENT_FOR
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
 from wsrm_mq.sequence.outbound import OutboundTerms
 from wsrm_mq.sequence.terms import Terms
-from wsrm_mq.store import entries, fetching
+from wsrm_mq.store import channels, entries
 from wsrm_mq.store.records import About, SequenceRecord, outbound_of
 from wsrm_mq.store.transaction import Transaction
 
@@ -54,8 +54,8 @@ def fetch(
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
     tx.write_lanes()
     whose = {"address": address, "principal": sender.principal, "peer": sender.peer}
-    waiting = tx.execute(fetching.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
-    keys = [key for (key,) in tx.execute(fetching.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
+    waiting = tx.execute(channels.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
+    keys = [key for (key,) in tx.execute(channels.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
     acknowledging = {record.id: record for key in keys if (record := tx.sequence(key)) and tx.serves(record.queue)}
     message = None
     for position, number, answers, outbound, is_numbered in waiting[:1]:
@@ -74,7 +74,7 @@ def fetch(
 
 def taken(tx: Transaction, position: int) -> None:
     """The connection took the message at ``position``, which has no number: it is not lent again."""
-    found = tx.execute(fetching.TAKEN, {"key": position, "now": tx.now}).fetchone()
+    found = tx.execute(channels.TAKEN, {"key": position, "now": tx.now}).fetchone()
     lane = tx.lane(found[0]) if found is not None else None
     if lane is not None:
         settle_cursor(tx, lane)
@@ -96,8 +96,8 @@ def _lent(
     *,
     is_pending: bool,
 ) -> Fetched:
-    tx.execute(fetching.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
-    environ, body = tx.execute(fetching.ENVELOPE, {"key": position}).fetchone()
+    tx.execute(channels.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
+    environ, body = tx.execute(channels.ENVELOPE, {"key": position}).fetchone()
     outbound = outbound_of(about)
     place = outbound.value.header(number) if is_numbered and outbound is not None else None
     content_type = json.loads(environ)["CONTENT_TYPE"]

@@ -19,7 +19,7 @@ from wsrm_mq.queue.declaring import LOG, Declared
 from wsrm_mq.queue.policies import QueuePolicy, changed, encoded
 from wsrm_mq.queue.retention import Reader
 from wsrm_mq.queue.topics import bind, check_pattern, check_topic, matches
-from wsrm_mq.store import topics
+from wsrm_mq.store import subscribing
 from wsrm_mq.store.filtering import Comparison, Every, Field, Filter
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.pruning import LAST_ENTRY
@@ -79,7 +79,7 @@ def replay(reader: Reader, now: int, pattern: str, since: Since, wanted: Filter 
         conditions.append(Comparison(Field("received_at", False), ">=", (since.time,)))
     conditions.append(Comparison(Field("topic", False), "like", (f"{_beginning(pattern)}%",)))
     with reader() as db:
-        logs = [Declared(*row) for row in db.execute(topics.LOGS).fetchall()]
+        logs = [Declared(*row) for row in db.execute(subscribing.LOGS).fetchall()]
         begun = logs if since.position > 0 else []
         before = [one.seen for log in begun for one in browsing.peek(db, log, now, since.position - 2, 1)]
     pages = [_retained(reader, log, now, since.position - 1, Every(tuple(conditions))) for log in logs]
@@ -111,7 +111,7 @@ def events(db: Database, bucket: str, now: int) -> list[Event]:
     """The events of a bucket of which something is retained, by name."""
     check_topic(bucket)
     begins = f"{bucket}/"
-    found = db.execute(topics.EVENTS, {"begins": begins, "now": now}).fetchall()
+    found = db.execute(subscribing.EVENTS, {"begins": begins, "now": now}).fetchall()
     return [Event(topic.removeprefix(begins), count, last / 1000) for topic, count, last in found]
 
 

@@ -17,8 +17,7 @@ from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
-from wsrm_mq.store.channels import Channel
-from wsrm_mq.store.fetching import LEND
+from wsrm_mq.store.channels import LEND, Channel
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json

@@ -20,7 +20,7 @@ from wsrm_mq.store.driver import space
 from wsrm_mq.store.entries import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane, SequenceRecord, read
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction, as_json
 

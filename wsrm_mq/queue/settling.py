@@ -29,7 +29,7 @@ from wsrm_mq.queue.reporting import left
 from wsrm_mq.store import consuming, entries
 from wsrm_mq.store.pruning import FREE_TAKEN
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 from wsrm_mq.store.transaction import Transaction, as_json
 
 

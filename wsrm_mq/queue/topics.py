@@ -26,7 +26,7 @@ from wsrm_mq.queue.policies import DEFAULT, Durability
 from wsrm_mq.queue.put import make_room, put_before, with_promoted
 from wsrm_mq.queue.reporting import reached
 from wsrm_mq.queue.subscribing import client_of
-from wsrm_mq.store import topics
+from wsrm_mq.store import subscribing
 from wsrm_mq.store.port import Database, Instances
 from wsrm_mq.store.queues import EVERY_QUEUE
 from wsrm_mq.store.transaction import Transaction
@@ -68,13 +68,13 @@ def bind(tx: Transaction, pattern: str, queue: Declared, filter: str | None = No
     if filter is not None:
         parse(filter)
     row = {"queue": queue.key, "pattern": pattern, "filter": filter}
-    if tx.execute(topics.BOUND, row).fetchone() is None:
-        tx.execute(topics.BIND, {**row, "now": tx.now})
+    if tx.execute(subscribing.BOUND, row).fetchone() is None:
+        tx.execute(subscribing.BIND, {**row, "now": tx.now})
 
 
 def unbind(tx: Transaction, pattern: str, queue: Declared) -> int:
     """Nothing of ``pattern`` goes into ``queue`` any more, whatever it fits. Answers how many bindings there were."""
-    return len(tx.execute(topics.UNBIND, {"queue": queue.key, "pattern": pattern}).fetchall())
+    return len(tx.execute(subscribing.UNBIND, {"queue": queue.key, "pattern": pattern}).fetchall())
 
 
 def check_pattern(pattern: str) -> None:
@@ -148,8 +148,8 @@ def publish(tx: Transaction, topic: str, one: Put, *, mandatory: bool = False, b
                 if queue.kind != LOG:
                     reached(tx, one, position)
         if came_with:
-            tx.execute(topics.DROP_HEADER, {"key": message})
-            tx.execute(topics.DROP_MESSAGE, {"key": message})
+            tx.execute(subscribing.DROP_HEADER, {"key": message})
+            tx.execute(subscribing.DROP_MESSAGE, {"key": message})
     if not takers:
         if mandatory:
             raise unrouted(topic)
@@ -170,7 +170,7 @@ def unrouted(topic: str) -> Unrouted:
 def bound_to(db: Database, topic: str) -> Bound:
     """The queues whose bindings match a topic, each with the filters of those."""
     found: dict[int, tuple[Declared, list[str | None]]] = {}
-    for pattern, filter, *row in db.execute(topics.BINDINGS).fetchall():
+    for pattern, filter, *row in db.execute(subscribing.BINDINGS).fetchall():
         if matches(pattern, topic):
             found.setdefault(row[0], (Declared(*row), []))[1].append(filter)
     return list(found.values())
@@ -206,9 +206,9 @@ def subscribe_durable(tx: Transaction, client: str, name: str, pattern: str, fil
     queue = declare(tx, queue_of(client, name), kind=KIND)
     _check_kind(queue)
     row = {"queue": queue.key, "client": client_of(tx, client), "filter": filter, "now": tx.now}
-    before = tx.execute(topics.DURABLE, {"queue": queue.key}).fetchone()
+    before = tx.execute(subscribing.DURABLE, {"queue": queue.key}).fetchone()
     if before is None:
-        tx.execute(topics.ADD_DURABLE, {**row, "name": name, "pattern": pattern})
+        tx.execute(subscribing.ADD_DURABLE, {**row, "name": name, "pattern": pattern})
     elif tuple(before) != (pattern, filter):
         fitting = "all" if before[1] is None else f"what fits {before[1]!r}"
         raise NotAllowed(
@@ -217,16 +217,16 @@ def subscribe_durable(tx: Transaction, client: str, name: str, pattern: str, fil
             "purges what it has."
         )
     else:
-        tx.execute(topics.SET_DURABLE, row)
+        tx.execute(subscribing.SET_DURABLE, row)
     bind(tx, pattern, queue, filter)
     return queue
 
 
 def collect(tx: Transaction, queue: Declared, filter: str | None) -> None:
     """From now on the durable subscription of a queue collects what fits ``filter``; what it has stays."""
-    pattern, before = tx.execute(topics.DURABLE, {"queue": queue.key}).fetchone()
-    tx.execute(topics.UNBIND_ONE, {"queue": queue.key, "pattern": pattern, "filter": before})
-    tx.execute(topics.SET_COLLECTED, {"queue": queue.key, "filter": filter})
+    pattern, before = tx.execute(subscribing.DURABLE, {"queue": queue.key}).fetchone()
+    tx.execute(subscribing.UNBIND_ONE, {"queue": queue.key, "pattern": pattern, "filter": before})
+    tx.execute(subscribing.SET_COLLECTED, {"queue": queue.key, "filter": filter})
     bind(tx, pattern, queue, filter)
 
 
@@ -266,11 +266,11 @@ def clients(db: Database, instances: Instances, now: int) -> list[Client]:
     names = {key: name for key, name, *_ in db.execute(EVERY_QUEUE)}
     subscribed = [
         (client, name, pattern)
-        for client, first, pattern, beside in db.execute(topics.SUBSCRIBED).fetchall()
+        for client, first, pattern, beside in db.execute(subscribing.SUBSCRIBED).fetchall()
         for name in (first, *(names[key] for key in json.loads(beside or "[]") if key in names))
     ]
     sessions: dict[str, list[tuple[int, int, int, bool]]] = {}
-    for key, name, instance, pid, seen_at, ended_at in db.execute(topics.CLIENTS).fetchall():
+    for key, name, instance, pid, seen_at, ended_at in db.execute(subscribing.CLIENTS).fetchall():
         is_live = ended_at is None and instances.lives(instance) is not False
         sessions.setdefault(name, []).append((key, pid, now if is_live else ended_at or seen_at, is_live))
     found = []
@@ -291,7 +291,7 @@ _END_OF_ACTION: Final = re.compile(r"[^/#:?]*$")
 def publish_copy(tx: Transaction, position: int) -> None:
     """Put the message at ``position`` into each queue that is bound to its topic: the name of its endpoint's queue, and
     the end of its action."""
-    found = tx.execute(topics.TO_COPY, {"key": position}).fetchone()
+    found = tx.execute(subscribing.TO_COPY, {"key": position}).fetchone()
     if found is None:
         return
     message, endpoint, action, request, has_header = found
@@ -299,7 +299,7 @@ def publish_copy(tx: Transaction, position: int) -> None:
     bound = bound_to(tx, topic)
     if not bound:
         return
-    (body,) = tx.execute(topics.BODY, {"key": message}).fetchone()
+    (body,) = tx.execute(subscribing.BODY, {"key": message}).fetchone()
     one = Put(body, action, header=Header(topic=topic, content_type=json.loads(request).get("CONTENT_TYPE")))
     expressions = {name: path for queue, _filters in bound for name, path in queue.policy.properties.items()}
     one = with_promoted(one, expressions)

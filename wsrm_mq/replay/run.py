@@ -33,8 +33,8 @@ from wsrm_mq.store.applications import Serving, outgoing_queue, served
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import connect_looker, store_errors
 from wsrm_mq.store.identity import identify
-from wsrm_mq.store.instances import MISSING_SECONDS
 from wsrm_mq.store.outside import run_once
+from wsrm_mq.store.port import MISSING_SECONDS
 from wsrm_mq.store.store import store_path
 from wsrm_mq.store.transaction import Transaction, as_json
 

@@ -18,7 +18,7 @@ from wsrm_mq.routes.sending import Hop, Sending
 from wsrm_mq.store import queues
 from wsrm_mq.store.applications import INTAKE
 from wsrm_mq.store.lasting import Lasting, Repeated
-from wsrm_mq.store.storable import storable
+from wsrm_mq.store.sql import storable
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery.posted import Post

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from wsrm_mq.errors import LaneGap, QueueChanged, QuotaExceeded, StoreError, WSRMError
 from wsrm_mq.node import Node
 from wsrm_mq.server.acts import PutOne
-from wsrm_mq.store import tokens
+from wsrm_mq.store import subscribing
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction as Unit
 
@@ -43,7 +43,7 @@ class Reached(NamedTuple):
 
 def last_of(db: Database, lane: Lane) -> int:
     """The last number of a lane that the store has; 0: none yet."""
-    row = db.execute(tokens.OUTBOX_LAST, lane.row).fetchone()
+    row = db.execute(subscribing.OUTBOX_LAST, lane.row).fetchone()
     return 0 if row is None else int(row[0])
 
 
@@ -112,12 +112,12 @@ def _together(
 
 def _is_at(lane: Lane, last: int, begun: list[int], tx: Unit) -> None:
     begun.clear()  # it begins, perhaps anew
-    row = tx.execute(tokens.OUTBOX_LAST, lane.row).fetchone()
+    row = tx.execute(subscribing.OUTBOX_LAST, lane.row).fetchone()
     if (0 if row is None else row[0]) != last:
         raise QueueChanged("The lane has moved meanwhile.")
 
 
 def _move(lane: Lane, reached: int, tx: Unit) -> None:
     row = {**lane.row, "reached": reached, "now": tx.now}
-    if tx.execute(tokens.MOVE_OUTBOX, row).fetchone() is None:
-        tx.execute(tokens.ADD_OUTBOX, row)
+    if tx.execute(subscribing.MOVE_OUTBOX, row).fetchone() is None:
+        tx.execute(subscribing.ADD_OUTBOX, row)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound
 from wsrm_mq.server.rights import Grant, Principal
-from wsrm_mq.store import tokens
+from wsrm_mq.store import subscribing
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.unit_of_work import UnitOfWork
 
@@ -66,7 +66,7 @@ def add(
         )
     if named(tx, name) is not None:
         raise NotAllowed(f"There is a token {name}: `wsrm-mq token revoke {name}` ends it.")
-    other = certificate and tx.execute(tokens.TOKEN_OF_CERTIFICATE, {"certificate": certificate}).fetchone()
+    other = certificate and tx.execute(subscribing.TOKEN_OF_CERTIFICATE, {"certificate": certificate}).fetchone()
     if other:
         raise NotAllowed(f"The token {other[0]} has this certificate: `wsrm-mq token revoke {other[0]}` ends it.")
     row = {
@@ -77,27 +77,27 @@ def add(
         "created_at": tx.now,
         "expires_at": expires_at,
     }
-    tx.execute(tokens.ADD_TOKEN, row)
+    tx.execute(subscribing.ADD_TOKEN, row)
 
 
 def revoke(tx: UnitOfWork, name: str) -> None:
     """Delete a token. Raises ``NotFound``."""
-    if tx.execute(tokens.DROP_TOKEN, {"name": name}).fetchone() is None:
+    if tx.execute(subscribing.DROP_TOKEN, {"name": name}).fetchone() is None:
         raise NotFound(f"There is no token {name}: `wsrm-mq token list` has those that there are.")
 
 
 def used(tx: UnitOfWork, name: str, at: int) -> None:
     """Write down that a token was used."""
-    tx.execute(tokens.TOKEN_USED, {"name": name, "at": at})
+    tx.execute(subscribing.TOKEN_USED, {"name": name, "at": at})
 
 
 def listed(db: Database) -> list[Token]:
     """All tokens, by their names."""
-    return [_token(*row) for row in db.execute(tokens.TOKENS).fetchall()]
+    return [_token(*row) for row in db.execute(subscribing.TOKENS).fetchall()]
 
 
 def named(tx: UnitOfWork, name: str) -> Token | None:
-    row = tx.execute(tokens.TOKEN, {"name": name}).fetchone()
+    row = tx.execute(subscribing.TOKEN, {"name": name}).fetchone()
     return None if row is None else _token(*row)
 
 

@@ -30,6 +30,6 @@ from wsrm_mq.store.sqlite.presence import InstanceFiles as instances_of
 from wsrm_mq.store.sqlite.reserve import Reserve, is_spent
 from wsrm_mq.store.sqlite.schema import HEAD, ensure, known_revision, revision
 from wsrm_mq.store.sqlite.space import space
-from wsrm_mq.store.sqlite.temporary import Change, Fetched, Temporary, recorded
+from wsrm_mq.store.sqlite.temporary import Change, Fetched, Fleeting, Temporary, recorded
 from wsrm_mq.store.sqlite.vitals import damage, dangling, dropped_pages, tells_damage
 from wsrm_mq.store.sqlite.witness import Guard, Witness, admit, mark_for_rehearsal

@@ -20,8 +20,7 @@ from wsrm_mq.store import queues
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.driver import FileIds, Guard, Reserve, beside
 from wsrm_mq.store.group_commit import GroupCommit
-from wsrm_mq.store.instances import MAY_BE_READY
-from wsrm_mq.store.port import Connection, Database
+from wsrm_mq.store.port import MAY_BE_READY, Connection, Database
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.write_queue import Verb, WriteQueue

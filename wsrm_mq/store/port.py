@@ -8,10 +8,11 @@ error of the driver that concerns the whole store leaves this room as a ``StoreE
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 
@@ -136,3 +137,27 @@ class Instances(Protocol):
 
     def wake(self, names: Iterable[str], word: str = "look") -> None:
         """Tell instances that there may be something to do. A word may be lost; no correctness hangs on it."""
+
+
+# the other instances of a store, as one of them sees them over time
+
+MAY_BE_READY: Final = "queue"
+"""The word of a doorbell for consumers: something may be ready for them."""
+MISSING_SECONDS: Final = 5.0
+"""A lock file that is missing for so long is taken for a death: several polls of a watch."""
+
+
+class Neighbours:
+    """The other instances. For each whose lock file is missing it remembers since when."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+        self._missing_since: dict[str, float] = {}
+
+    def is_dead(self, name: str) -> bool:
+        lives = self._instances.lives(name)
+        if lives is not None:
+            self._missing_since.pop(name, None)
+            return not lives
+        since = self._missing_since.setdefault(name, time.monotonic())
+        return time.monotonic() - since > MISSING_SECONDS

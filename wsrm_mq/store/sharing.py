@@ -1,8 +1,9 @@
-"""Sessions of this process's temporary database for other processes of the same user, through a socket beside the
-store. Each connection has a thread and a session.
+"""Express messages of one process for other processes of the same user, through a socket beside the store: the language
+that both speak, the sessions that the one gives, and the connection of the other, which is one of the port.
 
-A peer is believed to be a program of this package only when it has greeted. One that says what is not understood, or
-keeps a transaction open for too long, is told of in an event and cut off: what it had begun is rolled back.
+Each connection has a thread and a session. A peer is believed to be a program of this package only when it has greeted.
+One that says what is not understood, or keeps a transaction open for too long, is told of in an event and cut off: what
+it had begun is rolled back.
 """
 
 from __future__ import annotations
@@ -12,17 +13,128 @@ import socket
 import struct
 import threading
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from wsrm_mq.errors import StoreBusy, StoreUnavailable
+import msgspec
+
+from wsrm_mq.errors import KeeperGone, StoreBusy, StoreUnavailable, WSRMError
 from wsrm_mq.events.telling import Events
-from wsrm_mq.store import frames
-from wsrm_mq.store.driver import Temporary, beside
-from wsrm_mq.store.frames import GREETING, Answer, Begin, Give, Malformed, Run
+from wsrm_mq.store.driver import Fetched, Fleeting, Temporary, beside
 from wsrm_mq.store.lasting import Lasting
-from wsrm_mq.store.port import Connection
+from wsrm_mq.store.port import Connection, Parameters, Rows
+
+# the language: a line of greeting, then frames, each a length of four bytes and so many bytes of MessagePack; a request
+# has one answer
+
+GREETING: Final = b"wsrm_mq express 1\n"
+MOST: Final = 256 * 1024 * 1024
+"""Bytes of a frame."""
+FRAME_SECONDS: Final = 2.0
+"""A frame that has begun is through after so long, or the connection ends."""
+_LENGTH: Final = struct.Struct(">I")
+
+
+class Malformed(WSRMError):
+    """The bytes that came are no greeting, or no frame of this language."""
+
+
+class Begin(msgspec.Struct, tag="begin", forbid_unknown_fields=True):
+    """Begin a transaction."""
+
+    wait: bool
+
+
+class Run(msgspec.Struct, tag="run", forbid_unknown_fields=True):
+    """Run a statement, in the transaction or outside of one."""
+
+    statement: str
+    values: list[Any] | dict[str, Any]
+
+
+class Give(msgspec.Struct, tag="give", forbid_unknown_fields=True):
+    """Give so many positions."""
+
+    count: int
+
+
+class Answer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The answer to a request. ``number``: the version of the database, or the number of rows that were changed.
+    ``error``: why nothing was done; ``is_busy``: it may be tried again."""
+
+    rows: list[Any] = []
+    number: int = 0
+    in_transaction: bool = False
+    error: str | None = None
+    is_busy: bool = False
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_REQUEST: Final = msgspec.msgpack.Decoder(Begin | Run | Give)
+_ANSWER: Final = msgspec.msgpack.Decoder(Answer)
+
+
+def request_of(content: bytes) -> Begin | Run | Give:
+    try:
+        request: Begin | Run | Give = _REQUEST.decode(content)
+        return request
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"a frame that is no request: {error}") from error
+
+
+def answer_of(content: bytes) -> Answer:
+    try:
+        return _ANSWER.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Malformed(f"a frame that is no answer: {error}") from error
+
+
+def send(peer: socket.socket, said: msgspec.Struct) -> None:
+    content = _ENCODE(said)
+    if len(content) > MOST:
+        raise Malformed(f"a frame of {len(content)} bytes, and {MOST} are the most")
+    peer.settimeout(FRAME_SECONDS)
+    peer.sendall(_LENGTH.pack(len(content)) + content)
+
+
+def receive(peer: socket.socket, seconds: float | None) -> bytes | None:
+    """The content of the next frame, which begins within ``seconds``; ``None``: the peer has closed."""
+    peer.settimeout(seconds)
+    first = peer.recv(1)
+    if not first:
+        return None
+    peer.settimeout(FRAME_SECONDS)
+    (length,) = _LENGTH.unpack(first + exactly(peer, _LENGTH.size - 1))
+    if length > MOST:
+        raise Malformed(f"a frame of {length} bytes, and {MOST} are the most")
+    return exactly(peer, length)
+
+
+def exactly(peer: socket.socket, length: int) -> bytes:
+    content = bytearray()
+    while len(content) < length:
+        piece = peer.recv(min(length - len(content), 1024 * 1024))
+        if not piece:
+            raise Malformed("the connection ended within a frame")
+        content += piece
+    return bytes(content)
+
+
+@contextmanager
+def address_of(store: Path, instance: str) -> Iterator[str]:
+    """The address of the socket of an instance, beside the store, while this is open: a Unix path may have 107
+    characters, a store's may have more."""
+    directory = os.open(beside(store), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{instance}.express"
+    finally:
+        os.close(directory)
+
+
+# the sessions of this process's database
 
 CONNECTIONS: Final = 256
 GREETING_SECONDS: Final = 1.0
@@ -43,7 +155,7 @@ class Sharing:
         self._is_open = True
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with frames.address(store, name) as address:
+            with address_of(store, name) as address:
                 self._place.unlink(missing_ok=True)
                 self._listener.bind(address)
                 self._place.chmod(0o600)
@@ -99,7 +211,7 @@ class Sharing:
         try:
             with closing(peer), closing(self._database.session()) as session:
                 peer.settimeout(GREETING_SECONDS)
-                if frames.exactly(peer, len(GREETING)) != GREETING:
+                if exactly(peer, len(GREETING)) != GREETING:
                     raise Malformed("a greeting that is none")
                 peer.sendall(GREETING)
                 self._converse(peer, session)
@@ -114,10 +226,10 @@ class Sharing:
         ends_at = None
         while True:
             left = None if ends_at is None else max(0.001, ends_at - time.monotonic())
-            content = frames.receive(peer, left)
+            content = receive(peer, left)
             if content is None:
                 return
-            frames.send(peer, self._answer(session, frames.request_of(content)))
+            send(peer, self._answer(session, request_of(content)))
             if not session.in_transaction:
                 ends_at = None
             elif ends_at is None:
@@ -134,3 +246,76 @@ class Sharing:
             return Answer(found.fetchall(), found.rowcount, session.in_transaction)
         except Exception as error:
             return Answer(error=str(error), is_busy=isinstance(error, StoreBusy), in_transaction=session.in_transaction)
+
+
+# the connection to that of another process
+
+ANSWER_SECONDS: Final = 10.0
+"""An answer comes within so long, that of one who waits for its turn included."""
+_MOST_GIVEN: Final = 64
+
+
+class RemoteError(Exception):
+    """The other process could not run a statement."""
+
+
+class RemoteConnection(Fleeting):
+    """A connection to what the instance ``keeper`` keeps, beside the store at ``store``. Where it was cut off, it
+    connects anew for the next transaction. Raises ``KeeperGone`` where the process is gone."""
+
+    Error = Exception
+
+    def __init__(self, store: Path, keeper: str) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._socket: socket.socket | None = None
+
+    def begin(self, *, wait: bool = True) -> int:
+        return self._ask(Begin(wait)).number
+
+    def execute(self, statement: str, parameters: Parameters = (), /) -> Rows:
+        values = list(parameters) if isinstance(parameters, list | tuple) else dict(parameters)
+        answer = self._ask(Run(statement, values))
+        return Fetched([tuple(row) for row in answer.rows], answer.number)
+
+    def positions(self) -> Iterator[int]:
+        """More are asked for at a time the more there are."""
+        for step in count():
+            yield from self._ask(Give(min(2**step, _MOST_GIVEN))).rows
+
+    def close(self) -> None:
+        opened, self._socket, self.in_transaction = self._socket, None, False
+        if opened is not None:
+            opened.close()
+
+    def _ask(self, request: Begin | Run | Give) -> Answer:
+        try:
+            peer = self._connected()
+            send(peer, request)
+            content = receive(peer, ANSWER_SECONDS)
+            if content is None:
+                raise Malformed("the connection was closed")
+            answer = answer_of(content)
+        except (OSError, Malformed) as error:
+            self.close()
+            raise KeeperGone(f"The process that keeps these express messages does not answer: {error}.") from error
+        self.in_transaction = answer.in_transaction
+        if answer.error is not None:
+            raise StoreBusy(answer.error, "") if answer.is_busy else RemoteError(answer.error)
+        return answer
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                opened.settimeout(FRAME_SECONDS)
+                with address_of(self._store, self._keeper) as address:
+                    opened.connect(address)
+                opened.sendall(GREETING)
+                if exactly(opened, len(GREETING)) != GREETING:
+                    raise Malformed("a greeting that is none")
+            except BaseException:
+                opened.close()
+                raise
+            self._socket = opened
+        return self._socket

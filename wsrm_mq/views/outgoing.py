@@ -18,11 +18,11 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import published as views
 from wsrm_mq.store import routing
 from wsrm_mq.store.applications import HOP, INTAKE, SENT, SIGNED, Serving, hop_queue, sent_queue, served, source_queue
-from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import delivery_is
+from wsrm_mq.store.sql import bound, compiled
 from wsrm_mq.store.tables import channel, entry, hop, lane, message, outbound_sequence, queue, routed, sequence
 from wsrm_mq.views.query import Query, conditions
 from wsrm_mq.views.reading import refuse_unknown

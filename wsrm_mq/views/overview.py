@@ -19,6 +19,7 @@ from wsrm_mq.store.applications import FETCHED, SENT, SOURCE, Serving, served
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.views.outgoing import (
     NextNode,
     OutgoingView,

@@ -19,10 +19,10 @@ from wsrm_mq.errors import NotFound, QueryError
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
-from wsrm_mq.store.compiling import bound, compiled
 from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.loose import LOOSE_PARTNERS
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import bound, compiled
 from wsrm_mq.store.tables import EVENTS, REASONS
 from wsrm_mq.views.query import PART, Query, Term, conditions, meant
 from wsrm_mq.views.rows import (

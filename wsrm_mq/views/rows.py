@@ -19,10 +19,10 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import CONSUMES, FETCHED, OUTGOING, ROUTES, SENT, SOURCE, served
-from wsrm_mq.store.compiling import compiled
+from wsrm_mq.store.counting import ACK_NOT_SENT, Refusal, in_files
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.refusals import ACK_NOT_SENT, Refusal, in_files
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.views.words import ELLIPSIS
 
 LIVE: Final = "live"
