@@ -722,7 +722,7 @@ def test_a_put_into_a_journal_is_refused_where_the_store_takes_its_process_for_d
 def stranger(node: Node) -> socket.socket:
     assert node.store.presence is not None
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with sharing.address(node.store.path, node.store.presence.name) as address:
+    with sharing.address_of(node.store.path, node.store.presence.name) as address:
         peer.connect(address)
     peer.settimeout(10)
     return peer

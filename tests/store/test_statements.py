@@ -137,15 +137,23 @@ INDEX = {
     "DROP_TOKEN": "PRIMARY KEY (name=?)",
     "TOKEN_USED": "PRIMARY KEY (name=?)",
     "WAS_HAD": "subscription_by_queue (queue=?)",
+    "BINDINGS": "SCAN binding",
+    **dict.fromkeys(("BOUND", "UNBIND_ONE", "UNBIND", "UNBIND_ALL"), "binding_by_queue (queue=?)"),
+    "LOGS": "SCAN queue",
+    "EVENTS": "entry_consumed",
+    **dict.fromkeys(("DURABLE", "SET_DURABLE", "SET_COLLECTED", "END_DURABLE"), "subscription_by_queue (queue=?)"),
+    "CLIENTS": "SCAN client",
+    "SUBSCRIBED": "SCAN subscription",
 }
 """What each statement has to find its rows by, beside those that name one row by its key."""
 AT_A_START = {"ENDPOINTS", "LANES_BY_PARTNER", "LANES_OF", "LOOSE_BY_PARTNER", "LOOSE_OF"}
 """Asked once by a process whose mode is, or was, pull."""
 LOOKS_AT_ALL = {
     *("UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "TOKENS", "KEEPERS"),
+    *("BINDINGS", "LOGS", "CLIENTS", "SUBSCRIBED"),
 }
-"""Instances, queues and tokens are few."""
-SORTED = {"STATES", "LEFT_BEHIND", *AT_A_START}
+"""Instances, queues, bindings, clients and tokens are few."""
+SORTED = {"STATES", "LEFT_BEHIND", "EVENTS", *AT_A_START}
 PARTIAL = {
     "FIRST_ENDS",
     "NEXT_ENDS",
