@@ -6,8 +6,9 @@ the inbox stay quick to import.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from wsrm_mq.later import later
 
 if TYPE_CHECKING:
     from wsrm_mq.client import connect as connect
@@ -43,10 +44,4 @@ _HOMES = {
 }
 
 __all__ = [*_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'wsrm_mq' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+__getattr__ = later(__name__, _HOMES)

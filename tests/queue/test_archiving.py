@@ -15,6 +15,7 @@ from wsrm_mq.sequence.elements import TerminateSequence
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import archiving as sql
 from wsrm_mq.store.identity import identify
+from wsrm_mq.store.pruning import held_by_archive
 
 WAITS = Kept(settled=HOUR, ended=10 * HOUR, ledger=20 * HOUR, until_archived=True)
 
@@ -60,7 +61,7 @@ def test_what_an_operator_did_since_counts_as_not_archived(one: Instance) -> Non
     held = archived(one, 1, 2)
     one.run(lambda tx: tx.ledger("noted", position=2, reason="looked at", actor="ada"))
     confirmed(one, held)
-    known = one.rows(f"SELECT id, {sql.held_by_archive('messages', 'position', 'entry.id')} AS held FROM entry")
+    known = one.rows(f"SELECT id, {held_by_archive('messages', 'position', 'entry.id')} AS held FROM entry")
     assert [(row["id"], row["held"]) for row in known] == [(1, 1), (2, 0)]
 
 

@@ -20,7 +20,8 @@ from wsrm_mq.errors import NotAllowed, StoreCorrupt, StoreError, StoreFull, Stor
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.sqlite import backup as backups
 from wsrm_mq.store.sqlite.backup import backup
-from wsrm_mq.store.sqlite.space import space, vacuum
+from wsrm_mq.store.sqlite.connection import space
+from wsrm_mq.store.sqlite.space import vacuum
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

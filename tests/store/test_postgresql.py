@@ -45,11 +45,12 @@ OWN: Final = {
 
 OWN_IN_FUNCTIONS: Final = {
     "sqlite.backup": "pg_dump, and the mark of the copy",
-    "sqlite.connection": "the options of a connection; BEGIN; a lock timeout; LISTEN tells that others have written",
+    "sqlite.connection": "the options of a connection; BEGIN; a lock timeout; LISTEN tells that others have written; "
+    "pg_database_size",
     "sqlite.files": "none: a server serves nothing but databases",
     "sqlite.looking": "a role that may only read",
     "sqlite.schema": "information_schema.tables; Alembic",
-    "sqlite.space": "pg_database_size; autovacuum",
+    "sqlite.space": "autovacuum",
     "sqlite.temporary": "none: express messages lie in the memory of a node, whatever its store is",
     "sqlite.vitals": "amcheck",
 }

@@ -89,7 +89,7 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
 
 def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> None:
     """The store does not know what its configuration says, which may stand in another directory."""
-    from wsrm_mq.store.archiving import LAST_ARCHIVED
+    from wsrm_mq.store.pruning import LAST_ARCHIVED
 
     if not db.execute(LAST_ARCHIVED).fetchone()[0]:
         return

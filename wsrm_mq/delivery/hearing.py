@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.delivery.delivery import Delivery, Heard
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
-from wsrm_mq.queue.hearing import hear
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.sequence.elements import SequenceFault
 from wsrm_mq.sequence.faults import UnknownSequence
@@ -53,7 +53,7 @@ class Hearing:
             if said.fault is not None:
                 tell_of_fault(self._events, said.fault, receipt)
 
-        hearing = partial(hear, channel=channel, said=said, policy_of=self._policy_of)
+        hearing = partial(verbs.hear, channel=channel, said=said, policy_of=self._policy_of)
         size = 0 if said.reply is None else len(said.reply[1].body)
         is_plain = delivery is not None and not is_last and said.is_plain(delivery.number)
         # 1.0 has no last acknowledgement of a sequence that is closed: only what is committed is not sent in another

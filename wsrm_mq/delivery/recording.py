@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from wsrm_mq import queue as verbs
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion, Waiters
 from wsrm_mq.delivery.deliverable import Prefetch
@@ -29,9 +30,7 @@ from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.queue.requests import leave_gap, sent
 from wsrm_mq.queue.settle import Done, Settled, Settlement, add_reply, remarked, settle
-from wsrm_mq.queue.topics import publish_copy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
@@ -172,7 +171,7 @@ class Recording:
             if done.aftermath is not Aftermath.BURIED:
                 return done
             if delivery.channel is not None:
-                leave_gap(tx, claim.lane, delivery.number)
+                verbs.leave_gap(tx, claim.lane, delivery.number)
             return done._replace(sends=tell_undelivered(tx, claim, delivery))
 
         return verb
@@ -183,7 +182,7 @@ class Recording:
         resend, heard = self._policy_of(delivery.partner).resend, outcome.heard
 
         def verb(tx: Transaction) -> Settled:
-            return sent(
+            return verbs.sent(
                 tx,
                 claim,
                 delivery.position,
@@ -386,7 +385,7 @@ def _settling(
     def verb(tx: Transaction) -> Settled:
         settled = settle(tx, claim, delivery.position, delivery.number, done, release=release, acknowledge=acknowledge)
         if outcome.is_copied:
-            publish_copy(tx, delivery.position)
+            verbs.publish_copy(tx, delivery.position)
         if settled.terminates is None:
             return settled
         return settled._replace(sends=tell_end_of_outbound(tx, settled.terminates).claim or settled.sends)
@@ -444,7 +443,7 @@ def _noting(claim: Claim, delivery: Delivery, outcome: Outcome) -> Verb[Claim | 
         queue = lane.queue if lane is not None else 0
         tx.counts.took(queue, outcome.seconds or 0.0)
         if outcome.is_copied:
-            publish_copy(tx, position)
+            verbs.publish_copy(tx, position)
         if outcome.reply is not None:
             _header, sent = add_reply(tx, lane, position, number, outcome.reply, is_awaited=delivery.is_waited_for)
             sends = sent.claim

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.policies import decoded, ms
-from wsrm_mq.store import archiving
 from wsrm_mq.store import pruning as sql
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
@@ -232,7 +231,7 @@ def _due(reader: Reader, terms: dict[str | None, Kept], now: int, latest: int) -
     with reader() as db:
         horizon = _horizon(db, latest)
         if all(term.until_archived for term in terms.values()):
-            horizon = min(horizon, db.execute(archiving.LAST_ARCHIVED).fetchone()[0])
+            horizon = min(horizon, db.execute(sql.LAST_ARCHIVED).fetchone()[0])
         bounds = {"after": 0, "horizon": horizon, "latest": latest, "count": BATCH}
     while True:
         with reader() as db:
@@ -271,7 +270,7 @@ def _old_ledger(reader: Reader, latest: int, until_archived: bool) -> Iterator[t
     upto = _LARGEST
     if until_archived:
         with reader() as db:
-            (upto,) = db.execute(archiving.ARCHIVED_LEDGER).fetchone()
+            (upto,) = db.execute(sql.ARCHIVED_LEDGER).fetchone()
     bounds = {"at": 0, "key": 0, "latest": latest, "upto": upto, "count": LEDGER}
     while True:
         with reader() as db:

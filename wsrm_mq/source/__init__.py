@@ -4,9 +4,9 @@
 which is imported when they are asked for, as is what ``Signature`` signs by.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from wsrm_mq.later import later
 from wsrm_mq.source.looking import DeadRequest, Reply, Sent
 from wsrm_mq.source.notices import Notice
 from wsrm_mq.source.source import RMSource
@@ -30,13 +30,8 @@ __all__ = [
     "reliable",
 ]
 _LATER = {
-    "AsyncReliableClient": "async_client",
-    "Signature": "signing",
-    **dict.fromkeys(("ReliableClient", "ReliablePlugin", "ReliableTransport", "reliable"), "zeep_client"),
+    "AsyncReliableClient": ".async_client",
+    "Signature": ".signing",
+    **dict.fromkeys(("ReliableClient", "ReliablePlugin", "ReliableTransport", "reliable"), ".zeep_client"),
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"wsrm_mq.source.{_LATER[name]}"), name)
+__getattr__ = later(__name__, _LATER)

@@ -10,20 +10,6 @@ from typing import Final
 
 from wsrm_mq.store.sql import written
 
-
-def held_by_archive(kind: str, column: str, key: str) -> str:
-    """A condition: some archive holds the row of this ``kind`` with this ``key`` as it is now. ``column``: that of the
-    ledger which names it."""
-    return f"""EXISTS (
-        SELECT 1 FROM archive a WHERE {key} <= (
-            SELECT r.upper FROM archived r WHERE r.archive = a.id AND r.kind = '{kind}' AND r.lower <= {key}
-            ORDER BY r.lower DESC LIMIT 1
-        ) AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.{column} = {key} AND l.id > a.ledger)
-    )"""
-
-
-LAST_ARCHIVED: Final = "SELECT coalesce(max(upper), 0) FROM archived WHERE kind = 'messages'"
-ARCHIVED_LEDGER: Final = "SELECT coalesce(max(ledger), 0) FROM archive"
 OLDEST_UNARCHIVED: Final = """
 WITH gap AS (
     SELECT upper AS after, lead(lower, 1, 9223372036854775807) OVER (ORDER BY lower) AS before

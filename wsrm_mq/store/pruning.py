@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from wsrm_mq.store.archiving import held_by_archive
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.late_index import BY_LANE
 from wsrm_mq.store.sql import written
@@ -16,6 +15,21 @@ _REPLAYED: Final = (
     "EXISTS (SELECT 1 FROM entry r WHERE r.message = {0}.message AND (r.replay_of >= {0}.id OR r.journal_of = {0}.id))"
 )
 """It stays as long as its replay, which has its key, and as long as a journal records it."""
+
+
+def held_by_archive(kind: str, column: str, key: str) -> str:
+    """A condition: some archive holds the row of this ``kind`` with this ``key`` as it is now. ``column``: that of the
+    ledger which names it."""
+    return f"""EXISTS (
+        SELECT 1 FROM archive a WHERE {key} <= (
+            SELECT r.upper FROM archived r WHERE r.archive = a.id AND r.kind = '{kind}' AND r.lower <= {key}
+            ORDER BY r.lower DESC LIMIT 1
+        ) AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.{column} = {key} AND l.id > a.ledger)
+    )"""
+
+
+LAST_ARCHIVED: Final = "SELECT coalesce(max(upper), 0) FROM archived WHERE kind = 'messages'"
+ARCHIVED_LEDGER: Final = "SELECT coalesce(max(ledger), 0) FROM archive"
 UNARCHIVED: Final = written(
     f"SELECT w.value FROM keys_in(?) w WHERE NOT {held_by_archive('messages', 'position', 'w.value')}"
 )

@@ -28,9 +28,8 @@ from wsrm_mq.files import sync_directory
 from wsrm_mq.store import identity
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import presence
-from wsrm_mq.store.sqlite.connection import connect_reader, named, store_errors
+from wsrm_mq.store.sqlite.connection import connect_reader, named, space, store_errors
 from wsrm_mq.store.sqlite.files import is_locked, log_bytes
-from wsrm_mq.store.sqlite.space import space
 
 STEP_PAGES: Final = 1024
 MAX_LOG_GROWTH: Final = 1024 * 1024 * 1024

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 from urllib.parse import quote
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
@@ -274,6 +274,34 @@ def snapshot(db: Database) -> Iterator[None]:
 def named(db: Database, kind: str) -> set[str]:
     """The names of what the schema has of this kind: tables, or views."""
     return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = ?", (kind,))}
+
+
+SLACK: Final = 1024 * 1024
+
+
+class Space(NamedTuple):
+    """Bytes of a store's file."""
+
+    size: int
+    reclaimable: int
+    """Free pages: used for what comes next, or given back by ``vacuum``."""
+
+    @property
+    def used(self) -> int:
+        return self.size - self.reclaimable
+
+    @property
+    def needed(self) -> int:
+        """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
+        return 2 * self.used + SLACK
+
+
+def space(db: Database) -> Space:
+    """The sizes of a store's file, in bytes: all of it, and what of it is free."""
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (free,) = db.execute("PRAGMA freelist_count").fetchone()
+    (page_size,) = db.execute("PRAGMA page_size").fetchone()
+    return Space(pages * page_size, free * page_size)
 
 
 def file_of(db: Database) -> Path:

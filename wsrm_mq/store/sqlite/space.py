@@ -1,4 +1,4 @@
-"""The space that a store's file takes, and giving free pages back to the disk.
+"""Free pages of a store's file are given back to the disk.
 
 Retention leaves free pages in the file, which later messages fill again: a store that is pruned stops growing by
 itself. Making the file smaller means writing all of it anew, under a lock that lets no process accept a message; so
@@ -11,40 +11,11 @@ import os
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed, StoreFull
-from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import presence
-from wsrm_mq.store.sqlite.connection import connect_writer, store_errors
+from wsrm_mq.store.sqlite.connection import Space, connect_writer, space, store_errors
 from wsrm_mq.store.sqlite.looking import connect_looker
-
-SLACK: Final = 1024 * 1024
-
-
-class Space(NamedTuple):
-    """Bytes of a store's file."""
-
-    size: int
-    reclaimable: int
-    """Free pages: used for what comes next, or given back by ``vacuum``."""
-
-    @property
-    def used(self) -> int:
-        return self.size - self.reclaimable
-
-    @property
-    def needed(self) -> int:
-        """Free space for ``vacuum``: all that is in use is written twice, to a temporary file and to the log."""
-        return 2 * self.used + SLACK
-
-
-def space(db: Database) -> Space:
-    """The sizes of a store's file, in bytes: all of it, and what of it is free."""
-    (pages,) = db.execute("PRAGMA page_count").fetchone()
-    (free,) = db.execute("PRAGMA freelist_count").fetchone()
-    (page_size,) = db.execute("PRAGMA page_size").fetchone()
-    return Space(pages * page_size, free * page_size)
 
 
 def vacuum(path: Path) -> tuple[int, int]:
