@@ -17,7 +17,7 @@ from tests.support.processes import Python
 from tests.support.programs import free_port
 from tests.support.proxy import Proxy
 from wsrm_mq.source import RMSource, Sent
-from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, Reply, RMVersion, SOAPVersion
+from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, Fate, Reply, RMVersion, SOAPVersion
 
 from .conftest import both_versions, texts
 from .java_server import JavaServer
@@ -43,11 +43,16 @@ POLL: Final = b"/MakeConnection<"
 StartJavaServer = Callable[..., JavaServer]
 
 
-class AllButPolls(OneRequestInFive):
-    """A copy of a poll would have a reply that nothing reads, and Metro gives none twice."""
+class ToMetro(OneRequestInFive):
+    """Metro gives no reply twice: a copy of a poll would have one that nothing reads, and a copy of a request with a
+    reply that comes while that is done makes Metro lose its fiber, and all later replies with it."""
 
     def number(self, body: bytes) -> int | None:
         return None if POLL in body else super().number(body)
+
+    def transmit(self, number: int) -> tuple[Fate, bool, float]:
+        fate, _repeats, seconds = super().transmit(number)
+        return fate, False, seconds
 
 
 def envelope(body: str) -> bytes:
@@ -74,7 +79,7 @@ def test_a_server_that_replies_at_an_address_does_each_order_once_and_each_reply
 ) -> None:
     server = java_server(name, argument or rm.label)
     address, listen = acks_to if name == "cxf" else (f"http://{acks_to[1]}/acks", acks_to[1])
-    with Proxy(server.port, OneRequestInFive()) as line:
+    with Proxy(server.port, OneRequestInFive() if name == "cxf" else ToMetro()) as line:
         send_few(line, tmp_path, rm, acks_to=address, listen=listen)
     assert server.calls() == texts(1, FEW)
 
@@ -84,7 +89,7 @@ def test_a_metro_server_that_is_polled_does_each_order_once_and_each_reply_is_fe
 ) -> None:
     """It leaves each reply to a MakeConnection, and each acknowledgement too."""
     server = java_server("metro", "1.1", "polled")
-    with Proxy(server.port, AllButPolls()) as line:
+    with Proxy(server.port, ToMetro()) as line:
         send_few(line, tmp_path, WSRM_1_1, polls=True)
     assert server.calls() == texts(1, FEW)
     fetched = [one for one in line.exchanges if POLL in one.request and one.answer is not None and one.answer.body]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,13 +55,25 @@ def taking(partner: Partner) -> None:
 
 
 def reply_to(
-    partner: Partner, request: Reply, offered: str | None = None, number: int = 1, what: str = "done"
+    partner: Partner,
+    request: Reply,
+    offered: str | None = None,
+    number: int = 1,
+    what: str = "done",
+    *,
+    is_asking: bool = False,
 ) -> bytes:
     relates = f"<wsa:RelatesTo>{request.message_id}</wsa:RelatesTo>"
     body, action = f"<r>{what}</r>", f"{ACTION}Response"
     if offered is None:
         return partner.speak.envelope(action, body, headers=relates)
+    if is_asking:
+        relates += partner.speak.ack_requested_header(offered)
     return partner.speak.message(offered, number, body, action=action, headers=relates, reply_to=None)
+
+
+def is_said(partner: Partner, local: str, *, times: int) -> bool:
+    return len(partner.saying(local)) == times
 
 
 def offered_by(partner: Partner) -> str:
@@ -161,6 +174,54 @@ def test_a_reply_is_sent_there_and_an_acknowledged_request_is_not_sent_again_for
     ask(source)
     assert partner.within(lambda: len(partner.places) == 2)
     assert [one[:2] for one in partner.received[-1].acks] == [(offered, ((1, 1),))]
+
+
+@pytest.mark.spec("S-RET-003")
+def test_what_has_left_is_asked_for_before_it_leaves_again_where_its_reply_comes_by_itself(
+    source: Source, partner: Partner
+) -> None:
+    """Metro loses the reply to a request of which a copy comes while it is done."""
+    taking(partner)
+    sent = ask(source)
+    assert partner.within(lambda: len(partner.places) == 1)
+    assert source.at_rest()
+    source.pass_time(40)
+    assert partner.within(lambda: source.states()[0][2] == "1")
+    assert (len(partner.saying("AckRequested")), partner.places) == (1, [(ONE, 1)])
+    say(source, reply_to(partner, partner.received[1], offered_by(partner)))
+    assert Reply.parse(source.reply(sent, 5).content).body.text == "done"
+
+
+def test_what_has_not_come_leaves_at_once_when_that_was_asked(source: Source, partner: Partner) -> None:
+    taking(partner)
+    partner.takes = lambda received: received.sequence.number == 1 or len(partner.places) > 2
+    for _ in range(2):
+        ask(source)
+    assert partner.within(lambda: len(partner.places) == 2)
+    assert source.at_rest()
+    source.pass_time(40)
+    assert partner.within(lambda: partner.places == [(ONE, 1), (ONE, 2), (ONE, 2)])
+    actions = [one.action for one in partner.received]
+    assert actions[-2:] == [partner.speak.rm.action("AckRequested"), ACTION]
+
+
+def test_a_reply_is_acknowledged_in_a_request_of_its_own_while_others_are_to_come(
+    source: Source, partner: Partner
+) -> None:
+    """Metro keeps the next one back until then, and does not read it on the response."""
+    taking(partner)
+    sent = [ask(source) for _ in range(3)]
+    assert partner.within(lambda: len(partner.places) == 3)
+    assert source.at_rest()
+    requests, offered = [one for one in partner.received if one.sequence is not None], offered_by(partner)
+    for count, request in enumerate(requests, 1):
+        say(source, reply_to(partner, request, offered, count, is_asking=True))
+        source.wait(sent[count - 1], 5)
+        # No other reply is to come behind the last.
+        assert partner.within(partial(is_said, partner, "AckRequested", times=min(count, 2)))
+        assert source.at_rest()
+    acks = [one.acks[0][:2] for one in partner.saying("AckRequested")]
+    assert acks == [(offered, ((1, 1),)), (offered, ((1, 2),))]
 
 
 def test_a_reply_without_a_sequence_is_taken_and_acknowledges_its_request(source: Source, partner: Partner) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from wsrm_mq.delivery.hearing import HandOver, tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.delivery.posted import Answered, Posted, read
-from wsrm_mq.delivery.requesting import reply_in, with_taken
+from wsrm_mq.delivery.requesting import reply_in, tell_replied, with_taken
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.render import ending_response, fault, sequence_acknowledgement
 from wsrm_mq.events.telling import Events
@@ -103,6 +103,10 @@ def _heard(tx: Transaction, acks_to: str, come: Posted, headers: Headers, policy
         receipts += _replied(tx, acks_to, come, policy_of)
         if offering is not None and headers.sequence is not None:
             tx.has_replied(offering, headers.sequence.number)
+            if headers.ack_requested and not offering.value.terms.rm.is_fetched(acks_to):
+                told = Receipt()
+                told.sends = tell_replied(tx, offering)
+                receipts.append(told)
     wrong = [one for receipt in receipts for one in receipt.wrong_acknowledgements]
     wrong += [UnknownSequence("The identifier is not that of a sequence known here.", one) for one in unknown]
     versions = headers.soap, headers.addressing or WSA_2005

@@ -13,10 +13,11 @@ from typing import Final
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
-from wsrm_mq.delivery.posted import UNREAD, Posted, posted
+from wsrm_mq.delivery.outgoing_messages import own_message
+from wsrm_mq.delivery.posted import UNREAD, Post, Posted, posted
 from wsrm_mq.delivery.requesting import is_not_let_in, judge
 from wsrm_mq.envelope.lexical import escape
-from wsrm_mq.envelope.render import ack_requested, reply_headers
+from wsrm_mq.envelope.render import ack_requested, acknowledgement_request, reply_headers
 from wsrm_mq.envelope.rewrite import piggyback
 from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
 from wsrm_mq.queue.requests import is_over
@@ -91,17 +92,22 @@ class Posting:
                 return Outcome(is_sent=True)  # acknowledged since it was read (S-RET-003)
             if delivery.wants_reply and db.execute(HAS_REPLY, {"entry": delivery.position}).fetchone():
                 return Outcome()  # a process has died between its reply and its outcome
-        if isinstance(about, OutboundRecord):
-            if channel.is_numbered and is_over(about, self._store.reached() + _LAST_MOMENT):
-                return Outcome(error=_OVER, left_alone=_LAST_MOMENT / 1000)
-            if _comes_by_itself(delivery, about):
-                return Outcome(is_sent=True)
-        body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
+        requests = about if isinstance(about, OutboundRecord) and channel.is_numbered else None
+        if requests is not None and is_over(requests, self._store.reached() + _LAST_MOMENT):
+            return Outcome(error=_OVER, left_alone=_LAST_MOMENT / 1000)
         waited = (self._store.clock() - delivery.received_at) / 1000
         post = self._post.for_sender(about.sender, waited)
-        answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
-        if isinstance(about, OutboundRecord):
-            answer = judge(delivery, about, answer)
+        answer: Posted | None = None
+        # One that is acknowledged never leaves again: its reply comes by itself (S-RET-003, S-RET-011).
+        if requests is not None and _is_replied_elsewhere(delivery, requests):
+            is_acknowledged = delivery.number in requests.value.acknowledged
+            if is_acknowledged or delivery.attempt % 2 == 0:
+                answer = _ask(post, delivery, channel, requests)
+        if answer is None:
+            body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
+            answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
+            if isinstance(about, OutboundRecord):
+                answer = judge(delivery, about, answer)
         outcome = self._outcome(delivery, channel, about, answer)
         outcome.heard = self._hearing.heard(channel, answer, delivery)
         return outcome
@@ -128,10 +134,29 @@ class Posting:
         return Outcome(is_sent=is_sent, is_again=delivery.attempt > 1, remark=why if is_sent else None)
 
 
-def _comes_by_itself(delivery: Delivery, about: OutboundRecord) -> bool:
-    """Whether nothing is sent again for a reply: the request is acknowledged, and asks for it elsewhere than on the
-    response (S-RET-003, S-RET-011)."""
-    if about.principal is None or delivery.number not in about.value.acknowledged:
+def _ask(post: Post, delivery: Delivery, channel: Channel, about: OutboundRecord) -> Posted | None:
+    """Ask whether the request has come, and acknowledge the replies that have, before it leaves again: Metro loses the
+    reply to a request of which a copy comes while it is done. ``None``: it has not come."""
+    terms = about.value.terms
+    body = acknowledgement_request(terms.soap, terms.addressing, terms.rm, terms.identifier, channel.endpoint)
+    question = own_message(channel.endpoint, body, terms.soap)
+    acks = reply_headers(terms.soap, terms.rm, None, about.reply_acknowledgements)
+    body = piggyback(body, question.content_type, acks) if acks else body
+    answer = posted(post, channel.endpoint.address, question.content_type, question.action, body)
+    answer = judge(delivery._replace(wants_reply=False), about, answer)
+    said = () if answer.said is None else answer.said.acknowledgements
+    has_come = any(
+        lower <= delivery.number <= upper
+        for one in said
+        if one.identifier == terms.identifier
+        for lower, upper in one.ranges
+    )
+    return answer if has_come or not said or delivery.number in about.value.acknowledged else None
+
+
+def _is_replied_elsewhere(delivery: Delivery, about: OutboundRecord) -> bool:
+    """Whether the request asks for its reply elsewhere than on the response."""
+    if about.principal is None or not delivery.wants_reply:
         return False
     return escape(about.principal).encode() in delivery.body.open().read()
 

@@ -177,6 +177,14 @@ def quiet_since(policy: QueuePolicy, now: int) -> int:
     return -1 if policy.inactivity is None else now - policy.inactivity // 2
 
 
+def tell_replied(tx: Transaction, outbound: OutboundRecord) -> tuple[Claim, ...]:
+    """Acknowledge the replies that have come by themselves in a request of its own, where others are to come and no
+    request is to leave that would do: Metro keeps the next reply back until then, and reads no HTTP response."""
+    left = [tx.execute(channels.LAST_LEFT, {"lane": lane.id}).fetchone() for lane in lanes_of(tx, outbound)]
+    is_due = any(row is not None and row[0] is not None for row in left)
+    return _keep_alive(tx, outbound).claims if is_due and not _is_told(tx, outbound) else ()
+
+
 def _keep_alive(tx: Transaction, outbound: OutboundRecord) -> Sent:
     """Ask the destination for an acknowledgement, for something to be said in a sequence."""
     if outbound.endpoint is None:

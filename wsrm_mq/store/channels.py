@@ -77,6 +77,10 @@ SETTLE_RANGE: Final = compiled(
 positions, as they were stored first, how often each has left, and when for the last time."""
 UNREPLIED: Final = compiled(select(entry.c.number).where(_LIVE, entry.c.number >= 1, entry.c.wants_reply == 1))
 """The numbers of requests whose replies have not come, whether they are acknowledged or not."""
+LAST_LEFT: Final = compiled(
+    select(entry.c.retry_from).where(_LIVE, entry.c.number >= 1).order_by(entry.c.number.desc()).limit(1)
+)
+"""The time at which the last request that is not done has left; NULL: it has not."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
 """It has left, and leaves again unless it is acknowledged."""
 _later: Final = entry.alias("later")
