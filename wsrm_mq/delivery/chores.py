@@ -11,11 +11,10 @@ from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
 from wsrm_mq.errors import OtherApplication
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import DueAcknowledgement, tell_gaps
-from wsrm_mq.queue.modes import change_modes
+from wsrm_mq.queue.modes import change_modes, claim
 from wsrm_mq.queue.outbound import end_of, end_outbound, is_ended_there
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.queue.pulling import claim
 from wsrm_mq.store.lanes import OLD_GAPS
 from wsrm_mq.store.late_index import BATCH, BY_CONNECTION, BY_LANE, LOOK, piece
 from wsrm_mq.store.outbound import OVER

@@ -17,8 +17,7 @@ from wsrm_mq.queue import retention
 from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.retention import Kept, Pruned
 from wsrm_mq.store.lasting import Lasting, Repeated
-from wsrm_mq.store.pruning import OLD_INSTANCE
-from wsrm_mq.store.routing import FORGET_ARRIVED, OLD_ARRIVED
+from wsrm_mq.store.pruning import FORGET_ARRIVED, OLD_ARRIVED, OLD_INSTANCE
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested, fall_due, is_due
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, find, look_around
 from wsrm_mq.queue.ending import apply_step, bury, step_of
 from wsrm_mq.queue.outbound import give_number
 from wsrm_mq.queue.ownership import move_past, take
-from wsrm_mq.queue.pulling import count_arrived, expiry, lack_in_queue
 from wsrm_mq.queue.room import crowded, lack_of_room
 from wsrm_mq.queue.sending import send
 from wsrm_mq.queue.settle import ServiceReply, keep_reply
@@ -22,10 +22,10 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import ENDED, Act
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries
-from wsrm_mq.store.consuming import DEFAULT_PRIORITY
 from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane, SequenceRecord
+from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction
 
 _STUCK: Final = (DeliveryState.HELD, DeliveryState.BLOCKED, DeliveryState.RETRYING)
@@ -138,7 +138,7 @@ def _lack_of_room(tx: Transaction, record: SequenceRecord, arrival: Arrival, ste
     if not lack and room.max_per_connection is not None:
         lack = _lack_on_connection(tx, record, arrival)
     if not lack and record.is_consumed and not arrival.wants_reply and not (record.held and number == before.expected):
-        lack = lack_in_queue(tx, arrival)  # what fills a gap is taken: what is behind it could never leave
+        lack = verbs.lack_in_queue(tx, arrival)  # what fills a gap is taken: what is behind it could never leave
     return lack
 
 
@@ -187,11 +187,11 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
             "reason": discarded.value if discarded else None,
             "settled_at": tx.now if discarded else None,
             "priority": DEFAULT_PRIORITY if is_consumed else None,
-            "expires_at": expiry(tx, arrival) if is_consumed else None,
+            "expires_at": verbs.expiry(tx, arrival) if is_consumed else None,
         }
     )
     if is_consumed:
-        count_arrived(tx, arrival, message)
+        verbs.count_arrived(tx, arrival, message)
     if discarded is not None:
         if lane.cursor == number:
             move_past(tx, lane, number)

@@ -13,9 +13,9 @@ from typing import Final
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import CreateReceipt, Sender
 from wsrm_mq.queue.ending import apply_step, step_of
+from wsrm_mq.queue.modes import endpoint_queue
 from wsrm_mq.queue.outbound import spoken_of
 from wsrm_mq.queue.policy import Mode, QueuePolicy
-from wsrm_mq.queue.pulling import endpoint_queue
 from wsrm_mq.queue.room import Room, full, not_ours, too_many_sequences
 from wsrm_mq.sequence.elements import AckRequested, CreateSequence, EndpointReference, Offer
 from wsrm_mq.sequence.faults import CreateSequenceRefused

@@ -15,8 +15,8 @@ from wsrm_mq.queue import requests
 from wsrm_mq.queue.adding import Put, add_entry, add_message
 from wsrm_mq.queue.declaring import declared
 from wsrm_mq.queue.idle import make_idle
+from wsrm_mq.queue.modes import goes_to_consumers
 from wsrm_mq.queue.ownership import settle_cursor
-from wsrm_mq.queue.pulling import goes_to_consumers
 from wsrm_mq.queue.put import with_promoted
 from wsrm_mq.queue.replaying import add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue
-from wsrm_mq.queue.filters import parse
 from wsrm_mq.queue.policies import DEFAULT, JOURNAL, OF_JOURNAL, QueuePolicy, changed, decoded, encoded
-from wsrm_mq.queue.promoting import refuse_unusable
-from wsrm_mq.store import journals, queues, routing
+from wsrm_mq.store import queues
 from wsrm_mq.store.applications import INTAKE, OWN
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction
@@ -76,9 +75,9 @@ def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, k
     if found.kind == JOURNAL_KIND and (others := sorted(set(options or ()) - OF_JOURNAL)):
         raise ConfigurationError(f"A journal has no option `{others[0]}`; it has {', '.join(sorted(OF_JOURNAL))}.")
     wanted = changed(found.policy, options or {})
-    refuse_unusable(wanted.properties)
+    verbs.refuse_unusable(wanted.properties)
     if wanted.barrier is not None:
-        parse(wanted.barrier)
+        verbs.parse(wanted.barrier)
     policy = encoded(wanted)
     if policy != found.stored_policy:
         tx.set_policy(name, found.key, policy)
@@ -104,7 +103,7 @@ def journal_named(tx: Transaction, name: str, parent: int | None) -> Declared:
         assert row is not None
     journal = Declared(*row)
     if journal.parent != parent:
-        tx.execute(journals.SET_PARENT, {"key": journal.key, "parent": parent})
+        tx.execute(queues.SET_PARENT, {"key": journal.key, "parent": parent})
         tx.forget_queue_name(name)
     return journal
 
@@ -141,7 +140,7 @@ def found(tx: Transaction, name: str, *, auto_create: bool) -> Declared:
     """``declared``; ``auto_create``: a queue that is not there is declared, unless this node has routes: then the name
     may be one of theirs, or spelled wrongly."""
     check_text(name)
-    if auto_create and tx.queue_row(name) is None and tx.execute(routing.HAS_ROUTE).fetchone() is None:
+    if auto_create and tx.queue_row(name) is None and tx.execute(queues.HAS_ROUTE).fetchone() is None:
         return declare(tx, name)
     return declared(tx, name)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.queue.declaring import policy_of
 from wsrm_mq.queue.outbound import end_outbound, forget
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
-from wsrm_mq.queue.reporting import settled
 from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import entries, lanes
@@ -151,7 +151,8 @@ def bury(
         is_live = tx.execute(entries.SETTLE, {**row, "outcome": "discarded", "delivered": 0}).fetchone() is not None
     if is_live:
         outcome = "dead" if is_kept else "discarded"
-        settled(tx, lane, position, outcome, reason)
+        if lane.is_consumed or lane.kind == "outgoing":
+            verbs.settled(tx, lane, position, outcome, reason)
         lane.name(number, tx.now)
         tx.ledger(outcome, lane, number=number, position=position, reason=reason, actor=actor, is_told=is_told)
         if consumed is not None and not is_kept:

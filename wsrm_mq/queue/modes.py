@@ -1,4 +1,4 @@
-"""The mode of endpoints is changed: what waits there goes where the modes say now.
+"""The mode of endpoints: whether a queue is consumed; and where it is changed, what waits there goes where it says now.
 
 A lane goes as a whole when no process runs it and no consumer has leased it; until then it stays. Where the application
 is called from now on, nothing is leased any more. What programs have put stays with consumers.
@@ -7,13 +7,60 @@ is called from now on, nothing is leased any more. What programs have put stays 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from wsrm_mq.queue import policies
+from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.policy import Mode, PolicyOf, QueuePolicy
-from wsrm_mq.queue.pulling import endpoint_queue
 from wsrm_mq.store import queues
-from wsrm_mq.store.consuming import DEFAULT_PRIORITY
+from wsrm_mq.store.records import Lane
+from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction, as_json
+
+_FOR_EVER: Final = 1e10
+"""Seconds."""
+
+
+def endpoint_queue(tx: Transaction, name: str, policy: QueuePolicy) -> int:
+    """The key of an endpoint's queue, which is made if it is missing, and consumed where the mode says so. What only
+    some of its senders are to have consumed makes it so for all."""
+    key = tx.queue(name)
+    row = tx.queue_row(name)
+    assert row is not None
+    found = Declared(*row)
+    if policy.mode is Mode.PULL and found.mode != Mode.PULL:
+        tx.set_mode(name, key, Mode.PULL, policies.encoded(_as_kept(policy)))
+    elif policy.mode is not Mode.PULL and found.is_declared and found.mode is None:
+        messages, _bytes = tx.unsettled_in(key)
+        tx.set_mode(name, key, Mode.DISPATCH)
+        tx.taken_from_programs(key, name, messages)
+    return key
+
+
+def claim(tx: Transaction, name: str) -> bool:
+    """A service that is called has given its queue this name: no program declares it from now on. Answers whether none
+    has."""
+    row = tx.queue_row(name)
+    if row is None:
+        tx.queue(name)
+    return row is None or not (Declared(*row).is_declared and Declared(*row).mode is None)
+
+
+def _as_kept(policy: QueuePolicy) -> policies.QueuePolicy:
+    """A consumed message is kept as long as a dispatched one."""
+    return policies.changed(policies.DEFAULT, {"retain": _FOR_EVER if policy.retain is None else policy.retain / 1000})
+
+
+def goes_to_consumers(tx: Transaction, lane: Lane) -> bool:
+    """Whether a message that came in ``lane`` is for consumers if it is delivered again: as its queue is consumed now.
+    What has ended before the mode was changed follows it, but for a partner's, whose own mode is not known here."""
+    name, _application = tx.execute(queues.QUEUE, {"key": lane.queue}).fetchone()
+    row = tx.queue_row(name)
+    assert row is not None
+    mode = Declared(*row).mode
+    if mode == Mode.PULL and lane.is_over and lane.partner is None:
+        return True
+    return lane.is_consumed and mode != Mode.DISPATCH
 
 
 class Changed(NamedTuple):

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.queue.arrival import Receipt, Sender
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
-from wsrm_mq.queue.reporting import went_on
 from wsrm_mq.sequence.elements import (
     CloseSequence,
     SequenceAcknowledgement,
@@ -33,7 +33,8 @@ from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import channels, entries, queues, routing
+from wsrm_mq.store import channels, entries, queues
+from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.channels import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
@@ -140,7 +141,7 @@ def hear_of(
                 tx.round_trips.took(lane.id, tx.now - max(left_once))
             there = [key for key, _times, _left_at in rows]
             if there and outbound.has_requests:
-                went_on(tx, lane, there)
+                verbs.went_on(tx, lane, there)
             settled += there
         for lower, upper in step.wanted:
             tx.execute(channels.SEND_AGAIN, {"lane": lane.id, "lower": lower, "upper": upper})
@@ -179,7 +180,7 @@ def _leave_what_is_forgotten_there(
     if _is_open_to_node(tx, outbound):
         leave_rest(tx, outbound, lanes)
         told = f"{forgotten} of {outbound.value.terms.identifier}"
-        tx.execute(routing.HOP_FORGOT, {"address": outbound.peer, "forgot": told, "forgot_at": tx.now})
+        tx.execute(outbounds.HOP_FORGOT, {"address": outbound.peer, "forgot": told, "forgot_at": tx.now})
         reason = f"{outbound.peer} had acknowledged {told}"
         tx.ledger("forgotten_there", next(iter(lanes), None), reason=reason)
 

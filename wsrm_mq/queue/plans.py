@@ -14,8 +14,8 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.idle import owner_lives
+from wsrm_mq.queue.modes import goes_to_consumers
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, settle_cursor, take
-from wsrm_mq.queue.pulling import goes_to_consumers
 from wsrm_mq.queue.replaying import add_replay, replays_of
 from wsrm_mq.queue.reporting import settled
 from wsrm_mq.queue.withdrawing import Stored, stored

@@ -6,13 +6,14 @@ connection is in no lane, and no order is promised.
 
 from __future__ import annotations
 
+from wsrm_mq import queue as verbs
 from wsrm_mq.queue.accept import accepted_into, store
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Sender, look_around
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import end_lane, expire
+from wsrm_mq.queue.modes import endpoint_queue
 from wsrm_mq.queue.policy import Mode
-from wsrm_mq.queue.pulling import endpoint_queue, lack_in_queue
 from wsrm_mq.queue.room import crowded, full, not_ours
 from wsrm_mq.sequence.elements import SequenceHeader
 from wsrm_mq.sequence.states import Act
@@ -60,7 +61,7 @@ def _lack_of_room(tx: Transaction, arrival: Arrival, queue: int | None) -> str:
     if lack or arrival.policy.mode is not Mode.PULL:
         return lack
     endpoint_queue(tx, arrival.sender.queue, arrival.policy)
-    return lack_in_queue(tx, arrival)
+    return verbs.lack_in_queue(tx, arrival)
 
 
 def end_connections(tx: Transaction, names: list[str]) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import case, exists, func, insert, select
 
 from wsrm_mq.store.entries import IS_LIVE
-from wsrm_mq.store.sql import adding, changed, compiled, given, listed, of, p
+from wsrm_mq.store.sql import adding, compiled, given, listed, of, p
 from wsrm_mq.store.tables import entry, header, message, queue
 
 _recorded: Final = entry.alias("recorded")
@@ -48,7 +48,6 @@ REPORTED: Final = compiled(
 IS_RECORDED: Final = compiled(
     select(entry.c.id).where(given(entry, "message, queue"), entry.c.journal_of == p("position"))
 )
-SET_PARENT: Final = changed(queue, parent=p("parent"))
 ADD_MESSAGE: Final = compiled(adding(message, "principal", "connection", environ="{}"))
 """Add an express message under the key that it has in the memory of its process."""
 IS_KEPT: Final = compiled(

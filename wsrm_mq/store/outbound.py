@@ -16,8 +16,8 @@ from wsrm_mq.store.applications import FOREIGN, SOURCE
 from wsrm_mq.store.channels import IS_GAP, endpoint_from, endpoint_text
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sql import absent, adding, compiled, given, of, p
-from wsrm_mq.store.tables import ACKNOWLEDGED, channel, entry, lane, queue
+from wsrm_mq.store.sql import absent, adding, compiled, given, of, p, upserted
+from wsrm_mq.store.tables import ACKNOWLEDGED, channel, entry, hop, lane, queue
 from wsrm_mq.store.tables import outbound_sequence as outbound
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, MAKE_CONNECTION, RM_OF_LABEL, SOAP_OF_LABEL
 
@@ -49,6 +49,8 @@ DROP_OVER: Final = compiled(
     )
 )
 """Delete an outbound sequence that answers none, has ended, and has no channel any more."""
+HOP_FORGOT: Final = upserted(hop, "address", "forgot, forgot_at")
+"""Write down what a next node has forgotten."""
 _OF_QUEUE: Final = and_(HAS_REQUESTS, given(outbound, "queue"))
 LAST_REQUESTING: Final = compiled(
     select(outbound.c.id)

@@ -168,6 +168,14 @@ OLD_CLIENTS: Final = f"SELECT 1 WHERE EXISTS ({_ENDED}) OR EXISTS ({_UNUSED})"
 """Subscriptions that ended, or whose process did, and clients that have none any more. A durable one stays, with its
 client, until it is unsubscribed."""
 
+# which messages of other nodes have arrived
+
+OLD_ARRIVED: Final = "SELECT at FROM arrived WHERE at < :before LIMIT 1"
+_ARRIVAL: Final = "queue, node, incarnation, position"
+FORGET_ARRIVED: Final = f"""
+DELETE FROM arrived WHERE ({_ARRIVAL}) IN (SELECT {_ARRIVAL} FROM arrived WHERE at < :before LIMIT :count)
+"""
+
 # queues
 
 _GONE: Final = -1

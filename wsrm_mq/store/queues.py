@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, literal_column, 
 
 from wsrm_mq.store import applications
 from wsrm_mq.store.sql import adding, changed, changing, compiled, given, listed, of, p
-from wsrm_mq.store.tables import entry, instance, lane, ledger, loose, message, queue
+from wsrm_mq.store.tables import entry, instance, lane, ledger, loose, message, queue, route
 
 DECLARED: Final = (
     *("policy", "mode", "messages", "bytes", "last_position", "last_put_at", "counted_at", "came", "went"),
@@ -88,6 +88,8 @@ LET_GO_OF_QUEUES: Final = compiled(update(queue).where(queue.c.owner == p("key")
 QUEUE: Final = compiled(select(queue.c.name, queue.c.application).where(queue.c.id == p("key")))
 PARENT: Final = compiled(select(queue.c.parent).where(queue.c.id == p("key"), queue.c.kind == "outgoing"))
 APPLICATION: Final = compiled(select(queue.c.application).where(given(queue, "name")))
+SET_PARENT: Final = changed(queue, parent=p("parent"))
+HAS_ROUTE: Final = compiled(select(route.c.id).limit(1))
 SET_APPLICATION: Final = changed(queue, application=p("application"))
 QUEUE_ID: Final = compiled(select(queue.c.id).where(given(queue, "name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", given(queue, "parent")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import and_, delete, exists, func, or_, select, tuple_, update
+from sqlalchemy import and_, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
@@ -45,7 +45,6 @@ ROUTES: Final = compiled(
     .outerjoin(hop, hop.c.address == route.c.next_hop)
     .order_by(route.c.cost, route.c.id)
 )
-HAS_ROUTE: Final = compiled(select(route.c.id).limit(1))
 ADD_ROUTE: Final = upserted(route, "pattern, next_hop", "cost, strip", "created_at")
 DROP_ROUTE: Final = compiled(
     delete(route)
@@ -59,7 +58,6 @@ _STATE: Final = "away_since, tried_next_at, attempts, last_error"
 HOPS: Final = compiled(select(*of(hop, f"address, {_STATE}, node")))
 SAY_HOP: Final = upserted(hop, "address", _STATE)
 NAME_HOP: Final = upserted(hop, "address", "node")
-HOP_FORGOT: Final = upserted(hop, "address", "forgot, forgot_at")
 _WAITED_FOR: Final = (
     select(outbound_sequence.c.peer)
     .join(queue, queue.c.id == outbound_sequence.c.queue)
@@ -250,10 +248,3 @@ HAS_ARRIVED: Final = compiled(
 """A row if the message has come into the queue of this name, also if that was deleted since: see ``queues.UNDECLARE``.
 """
 ARRIVED: Final = compiled(adding(arrived))
-OLD_ARRIVED: Final = compiled(select(arrived.c.at).where(arrived.c.at < p("before")).limit(1))
-_KEY: Final = tuple_(*arrived.primary_key.columns)
-FORGET_ARRIVED: Final = compiled(
-    delete(arrived).where(
-        _KEY.in_(select(*arrived.primary_key.columns).where(arrived.c.at < p("before")).limit(p("count")))
-    )
-)

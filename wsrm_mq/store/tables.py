@@ -69,6 +69,8 @@ OPEN_STATES: Final = ("created", "closed")
 """States of a sequence that has not ended."""
 SEQUENCE_STATES: Final = (*OPEN_STATES, "ended")
 OUTBOUND_STATES: Final = tuple(OutboundState)
+DEFAULT_PRIORITY: Final = 4
+"""The priority of what is put without one."""
 PLAN_STATES: Final = ("planned", "running", "done", "cancelled")
 LATE: Final = ("accept", "refuse")
 ANSWERED_WITH_FAULT: Final = "answered_with_fault"
