@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulator.acts import Operator
 from tests.simulator.oracle import Oracle, Truth, Violation
 from tests.simulator.process import Process
-from tests.simulator.stored import Stored
+from tests.simulator.stored import Stored, outcomes_in
 from wsrm_mq.queue import browsing, clearing, filters, settling
 from wsrm_mq.queue.adding import Put
 from wsrm_mq.queue.declaring import declare, declared, read
@@ -225,19 +225,26 @@ class Jobs:
         )
 
     def settle_by_filter(self, process: Process, draw: random.Random) -> bool:
-        """A program looks at a queue, and has what it sees up to a place settled in the same transaction."""
-        if not self.accepted:
+        """The program that has subscribed settles what a queue has up to a place."""
+        if not self.accepted or process.subscriber is None:
             return False
         name, upto = draw.choice(["jobs", "mail"]), draw.choice(list(self.accepted))
         wanted = filters.parse(f"position <= {upto}")
+        seen: dict[int, str | None] = {}
 
-        def verb(tx: Transaction) -> tuple[list[int], clearing.Cleared]:
+        def looked_at(verb: Callable[[Transaction], clearing.Swept], tx: Transaction) -> clearing.Swept:
             queue = declared(tx, name)
             tx.write_lanes()
-            seen = [one.seen.position for one in browsing.peek(tx, queue, tx.now, count=MOST, wanted=wanted)]
-            return seen, clearing.settle_where(tx, queue, wanted, "ack")
+            before = [one.seen.position for one in browsing.peek(tx, queue, tx.now, count=MOST, wanted=wanted)]
+            done = verb(tx)
+            seen.clear()
+            seen.update(outcomes_in(tx, before))
+            return done
 
-        process.submit(verb, ignored, partial(self._are_settled, process.name, self.queues[name], upto))
+        def are_settled(done: clearing.Swept) -> None:
+            self._are_settled(process.name, self.queues[name], upto, seen, done.cleared)
+
+        process.subscriber.settle_by_filter(name, wanted, looked_at, are_settled)
         return True
 
     def peek(self, process: Process, draw: random.Random) -> bool:
@@ -249,7 +256,8 @@ class Jobs:
             stats = browsing.stats(db, queue, self._clock())
         if self._stored.version() != before:
             raise Violation(f"a look at {name} has changed the store (I10)")
-        if set(seen) != (there := self._stored.unsettled_in(queue.key, self.highest)):
+        unsettled = self._stored.unsettled_in(queue.key, self.highest)
+        if set(seen) != (there := {position for position in unsettled if self.accepted[position].is_consumed}):
             raise Violation(f"a look at {name} shows {seen}, and {sorted(there)} are there")
         if (counted := stats.ready + stats.leased + sum(stats.held.values())) != len(seen):
             raise Violation(f"{counted} messages are counted in {name}, and {seen} are there (I2)")
@@ -405,11 +413,13 @@ class Jobs:
                 at: one for at, one in self._held.items() if one.key != held.key or self.accepted[at].turn < least
             }
 
-    def _are_settled(self, process: str, queue: int, upto: int, done: tuple[list[int], clearing.Cleared]) -> None:
-        seen, cleared = done
-        settled = [position for position in seen if self._stored.outcome(position) == "delivered"]
+    def _are_settled(
+        self, process: str, queue: int, upto: int, seen: dict[int, str | None], cleared: clearing.Cleared
+    ) -> None:
+        """``seen``: the outcomes, behind that, of what was there before."""
+        settled = [position for position, outcome in seen.items() if outcome == "delivered"]
         if (len(settled), len(seen) - len(settled)) != cleared:
-            raise Violation(f"{settled} of {seen} are settled by a filter, which answers {cleared} (I17)")
+            raise Violation(f"{settled} of {list(seen)} are settled by a filter, which answers {cleared} (I17)")
         if missed := self._stored.unsettled_in(queue, upto) - set(seen):
             raise Violation(f"positions {missed} are not settled, and were not seen (I17)")
         for position in seen:

@@ -224,12 +224,14 @@ class Stored:
         return self._reader.execute("SELECT identifier, partner FROM lane WHERE kind = 'rm'").fetchall()
 
     def leased_by_subscriptions(self, now: int) -> list[tuple[int, int]]:
-        """Keys of subscriptions, and the positions that they have leased, by themselves or in groups."""
+        """Keys of subscriptions, and the positions that they have leased, by themselves or in groups. What comes later
+        among what is leased of a sequence is not marked with the fence of that: it waits for another lease."""
         return self._reader.execute(
             "SELECT e.lessee, e.id FROM entry e WHERE e.outcome IS NULL AND e.lessee IS NOT NULL "
             "AND e.owner IS NOT NULL AND e.leased_until > :now UNION ALL "
             "SELECT l.lessee, e.id FROM lane l JOIN entry e ON e.lane = l.id AND e.outcome IS NULL "
-            "AND e.number < l.leased_below WHERE l.lessee IS NOT NULL AND l.leased_until > :now",
+            "AND e.number < l.leased_below AND (l.kind = 'group' OR e.fence = l.fence) "
+            "WHERE l.lessee IS NOT NULL AND l.leased_until > :now",
             {"now": now},
         ).fetchall()
 

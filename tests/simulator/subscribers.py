@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from tests.simulator.consumers import Jobs
+from tests.simulator.machine import Event
 from tests.simulator.process import Noted, Process
 from tests.simulator.stored import outcomes_in
 from wsrm_mq.errors import WSRMError
@@ -23,12 +25,17 @@ from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transaction
+from wsrm_mq.queue.clearing import Swept
 from wsrm_mq.queue.quota import NO_QUOTA
+from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction as Unit
 
 MOST: Final = 2
 """Subscriptions of a process at a time."""
+HASTE: Final = 0.5
+"""How often a process goes on at once for as long as it can, behind a step of its subscriber: it takes several commits
+until a message is handed over."""
 _WAYS: Final = ("ack",) * 6 + ("nack", "release", "nothing")
 
 
@@ -38,6 +45,8 @@ class _Seen:
     def __init__(self, store: Store, jobs: Jobs) -> None:
         self._store = store
         self._jobs = jobs
+        self.next: Callable[[Callable[[Unit], Any]], Noted] = self._noted
+        """Makes the next call's verb one that is noted."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -46,7 +55,8 @@ class _Seen:
         self._store.submit(self._noted(verb), on_commit, **options)
 
     def call(self, verb: Callable[[Unit], Any], **options: Any) -> Any:
-        return self._store.call(self._noted(verb), **options)
+        noted, self.next = self.next, self._noted
+        return self._store.call(noted(verb), **options)
 
     def _noted(self, verb: Callable[[Unit], Any]) -> Noted:
         settled: list[int] = []
@@ -63,13 +73,24 @@ class _Seen:
         return Noted(seen, lambda _done: self._jobs.are_settled_ahead(settled))
 
 
+class _Answer(Future[Any]):
+    """A future for which a task waits."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        is_done = Event()
+        self.add_done_callback(lambda _done: is_done.set())
+        is_done.wait(timeout)
+        return super().result(0)
+
+
 class Subscriber(Place):
     """The node of a process. Its watch has no thread: ``Process.look_at_queues`` is a turn of it."""
 
     def __init__(self, process: Process, jobs: Jobs) -> None:
         self.name, self._quota, self.auto_create = process.name, NO_QUOTA, False
         self.telling = process.events
-        self.store = _Seen(process.store, jobs)  # type: ignore[assignment]
+        self._seen = _Seen(process.store, jobs)
+        self.store = self._seen  # type: ignore[assignment]
         self._pid = os.getpid()
         super(Opened, self).__init__(Transaction)
         self.doorbell = process.doorbell = Doorbell(process.store, process.events, self._rung, self._look)
@@ -79,6 +100,9 @@ class Subscriber(Place):
         self._turn = 0
         self._jobs = jobs
         self._process = process
+
+    def submit(self, verb: Callable[[Unit], Any], **options: Any) -> Future[Any]:
+        return super().submit(verb, **{"confirmation": _Answer(), **options})
 
     # steps
 
@@ -94,7 +118,25 @@ class Subscriber(Place):
         else:
             act = partial(self.take, draw.choice(known), draw.choice(_WAYS))
         self._process.tasks.start(act, "subscriber")
+        if draw.random() < HASTE:
+            self._process.run_on()
         return True
+
+    def settle_by_filter(
+        self,
+        queue: str,
+        wanted: Filter,
+        looked_at: Callable[[Callable[[Unit], Swept], Unit], Swept],
+        is_stored: Callable[[Swept], None],
+    ) -> None:
+        """``looked_at`` does it in the transaction, and looks there before and behind."""
+
+        def act() -> None:
+            self._seen.next = lambda verb: Noted(partial(looked_at, verb), is_stored)
+            with suppress(WSRMError):
+                self.settle(queue, wanted)
+
+        self._process.tasks.start(act, "settles by a filter")
 
     # each in a task
 
