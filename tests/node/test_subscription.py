@@ -24,6 +24,11 @@ def leased(node: Node, queue: str = "orders") -> int:
     return node.stats(queue).leased
 
 
+def here(subscription: Subscription) -> int:
+    """How many messages have come that are not settled."""
+    return sum(part.flow._backlog.unsettled for part in subscription.parts)
+
+
 def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
@@ -523,3 +528,61 @@ def test_consumers_of_several_processes_settle_each_message_once(node: Node, pro
     assert sorted(seen) == list(range(600))
     stats = node.stats("orders")
     assert (stats.ready, stats.leased) == (0, 0)
+
+
+@pytest.mark.invariant("I6", "I17")
+@pytest.mark.parametrize("action", ["ack", "expire"])
+@pytest.mark.parametrize("options", [{}, {"durability": "express"}, {"group": "a"}], ids=["alone", "express", "group"])
+def test_what_a_filter_settles_that_waits_for_a_consumer_does_not_come_any_more(
+    node: Node, action: str, options: dict[str, str]
+) -> None:
+    for number in range(6):
+        node.put("orders", number, properties={"kind": "x" if number < 3 else "y"}, **options)
+    with node.subscribe("orders", max_backlog=4) as subscription:
+        (first,) = taken(subscription, 1)
+        until(lambda: here(subscription) == 4)
+        assert node.settle("orders", "kind = 'x'", action) == (3, 0)
+        if action == "ack":
+            assert first.ack() is Settlement.ALREADY_SETTLED
+        else:
+            with pytest.raises(LeaseLost):
+                first.ack()
+        for number in range(3, 6):
+            (one,) = taken(subscription, 1)
+            assert one.json() == number
+            one.ack()
+    assert not node.peek("orders")
+
+
+@pytest.mark.invariant("I6", "I17")
+def test_what_is_on_its_way_to_a_consumer_when_a_filter_settles_it_does_not_arrive(node: Node) -> None:
+    with node.subscribe("orders", max_backlog=8) as subscription:
+        for _ in range(40):
+            node.put_many("orders", range(3))
+            node.settle("orders", "position > 0")
+            while (message := subscription.take(0)) is not None:
+                assert node.get("orders", message.position) is not None
+                message.ack()
+
+
+def test_what_a_filter_settles_that_was_kept_for_the_next_does_not_come_any_more(node: Node) -> None:
+    with node.subscribe("orders", max_backlog=2) as subscription:
+        node.put("orders", "missed")
+        for _missed in subscription.catch_up():
+            node.put("orders", "since")
+            until(lambda: here(subscription) == 2)
+        assert len(subscription._ahead) == 1
+        assert node.settle("orders", "position > 0", "reject").settled >= 1
+        assert subscription.take(0.2) is None
+
+
+@pytest.mark.scenario("Q-069")
+def test_the_acknowledgement_of_what_another_process_has_settled_by_a_filter_says_so(
+    node: Node, connect: Connect
+) -> None:
+    node.declare("orders", leasing="sublet")
+    node.put_many("orders", range(2))
+    with connect().subscribe("orders", max_backlog=2) as subscription:
+        until(lambda: leased(node) == 2)
+        assert node.settle("orders", "position > 0") == (2, 0)
+        assert [one.ack() for one in taken(subscription, 2)] == [Settlement.ALREADY_SETTLED] * 2

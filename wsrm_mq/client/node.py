@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from ssl import SSLContext
 from typing import Any, Final, Literal, Self, TypeVar
@@ -385,7 +386,21 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
         self.refuse_in_transaction("What is settled by a filter")
         check_text(queue)
         asked = asking("POST", "queues", queue, "settlements", json={"filter": filter, "action": action})
-        return cleared(self.line.call(asked._replace(in_session=self.line.has_session)))
+        return self.line.wait(self._settle_where(asked._replace(in_session=self.line.has_session)))
+
+    async def _settle_where(self, asked: Request) -> Cleared:
+        told = read(await self.line.ask(asked), dict[str, Any])
+        leases = {one["position"]: one["lease"] for one in told["leased"]}
+        self.supply.withdraw(leases)
+        gone = [one for each in list(self._subscriptions.values()) for one in each.withdraw(leases)]
+        await self.let_go(gone)
+        return Cleared(told["settled"], told["skipped"])
+
+    async def let_go(self, messages: Sequence[Message]) -> None:
+        """Tell the server that messages which were settled otherwise are here no longer: there is room for others."""
+        if messages:
+            with suppress(WSRMError):  # it hears of that when their leases end
+                await self._sent([settlement(one, "ack") for one in messages])
 
     # what a subscription asks of its node
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +64,9 @@ class Feed:
         """Held while acknowledgements are under way: those of a group are sent in order."""
         self._idle: asyncio.Future[list[Held]] | None = None
         """A future that is done, with what is to be acknowledged, when there is room for messages by that."""
+        self._withdrawn: dict[int, int] = {}
+        """Leases whose messages were settled otherwise since the request began that is under way, which may bring them:
+        fences by position."""
         self.looks_at = 0
         """When it looks next whether something is due, ms."""
         self._tasks = [self._line.begin(self._lease()), self._line.begin(self._settle())]
@@ -71,6 +74,10 @@ class Feed:
 
     def ask(self) -> None:
         self._line.wake(self._asked)
+
+    def withdraw(self, leases: Mapping[int, int]) -> None:
+        """The messages of these leases were settled otherwise: they are not to arrive any more."""
+        self._withdrawn.update(leases)
 
     def look_for_due(self) -> None:
         """Have it look when the next is due, where that is earlier than it would."""
@@ -88,6 +95,7 @@ class Feed:
     async def _lease(self) -> None:
         while self.flow.is_open:
             key = self.flow.granted.key
+            self._withdrawn.clear()
             try:
                 if self.flow.load.room > 0:
                     answer = await self._ask_for_messages(key, WAIT_SECONDS)
@@ -100,9 +108,11 @@ class Feed:
                 await self._mend(key, error)
                 continue
             held = [Held(one.message, _end(one.told.leased_for), one.told.lane) for one in found]
-            if not self.flow.arrive(held):
+            gone = [one for one in held if self._withdrawn.get(one.position) == one.fence]
+            if not self.flow.arrive([one for one in held if one not in gone]):
                 return  # the end of the subscription gives them back
             self.look_for_due()
+            await self._node.let_go([one.message for one in gone])
 
     async def _ask_for_messages(self, key: int, wait: float, acts: object = None, told: Told | None = None) -> Answer:
         terms = {"max": self.flow.granted.backlog, "wait": wait}
@@ -241,6 +251,11 @@ class RemoteSupply:
         feed = self._feeds.pop(flow, None)
         if feed is not None:
             await feed.stop()
+
+    def withdraw(self, leases: Mapping[int, int]) -> None:
+        """See ``Feed.withdraw``."""
+        for feed in self._feeds.values():
+            feed.withdraw(leases)
 
     def ask(self, *flows: Flow) -> None:
         """Look whether these have something to send, and whether there is room for more."""

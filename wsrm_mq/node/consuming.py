@@ -18,7 +18,7 @@ from wsrm_mq.node.opened import Opened, shown
 from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
 from wsrm_mq.node.subscription import Acknowledging, Subscription, flow_of
 from wsrm_mq.queue import browsing, clearing, declaring, filters, settling, subscribing, topics
-from wsrm_mq.queue.clearing import Cleared, together
+from wsrm_mq.queue.clearing import Cleared, Swept, together
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import MOST_COUNTED, Leased, Request, count_ready, lease, ready_in
 from wsrm_mq.queue.settling import Lease, Settlement
@@ -312,20 +312,31 @@ class Consuming(Subscribing, Opened):
 
         return self._first_known(queue, verb, 1)[0]
 
-    def settle(
-        self, queue: str, filter: str | Filter, action: str = "ack", *, own: Container[int] | None = None
-    ) -> Cleared:
+    def settle(self, queue: str, filter: str | Filter, action: str = "ack") -> Cleared:
         """Settle what fits a filter, delivered or not, in one transaction: ``ack``, ``expire`` or ``reject``. What
-        others have leased is skipped, unless the queue's leasing is ``sublet``. ``own``: only the messages at these
-        positions are leased by the one who asks, ``None``: all that this node has leased."""
+        others have leased is skipped, unless the queue's leasing is ``sublet``. What this node's subscriptions have
+        leased ahead is settled too, and their consumers do not get it any more."""
+        return self.settle_where(queue, filter, action).cleared
+
+    def settle_where(
+        self, queue: str, filter: str | Filter, action: str, *, own: Container[int] | None = None
+    ) -> Swept:
+        """See ``settle``. ``own``: only the messages at these positions are leased by the one who asks, ``None``: all
+        that this node has leased."""
         checks.check_action(action)
         self.refuse_in_transaction("What is settled by a filter")
         wanted = filter if isinstance(filter, tuple) else filters.parse(filter)
 
-        def verb(tx: Unit) -> Cleared:
+        def verb(tx: Unit) -> Swept:
             return clearing.settle_where(tx, declaring.declared(tx, queue), wanted, action, own)
 
-        return together(place.call(verb, wakes=True) for place, _names in self.places([queue]))
+        def withdraw(done: Swept) -> None:  # what was leased before the commit has arrived by now
+            for subscription in self.subscriptions if done.leased else ():
+                subscription.withdraw(done.leased)
+
+        done = [place.call(verb, wakes=True, committed=withdraw) for place, _names in self.places([queue])]
+        leased = {position: fence for one in done for position, fence in one.leased.items()}
+        return Swept(together(one.cleared for one in done), leased)
 
 
 def _text(error: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -385,6 +385,14 @@ class Flow:
             for one in kept:
                 self._backlog.renewed(one, until)
             self._backlog.drop([one.position for one in gone])
+
+    def withdraw(self, leases: Mapping[int, int]) -> list[Message]:
+        """The messages of these leases, which are fences by position, were settled otherwise: those that wait are not
+        handed over. Answers these."""
+        with self._lock:
+            gone = [one.message for one in self._backlog.waiting if leases.get(one.position) == one.fence]
+            self._backlog.drop([one.position for one in gone])
+            return gone
 
     def begun_anew(self, granted: Granted) -> None:
         """Its subscription was forgotten, with all that it had leased, and another one begun: all comes again. What

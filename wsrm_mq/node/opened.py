@@ -218,11 +218,13 @@ class Opened(Transacting[Transaction]):
         wakes: bool = False,
         keep: bool = False,
         is_relaxed: bool = False,
+        committed: Callable[[R], object] | None = None,
     ) -> R:
         """Run a verb in a transaction. ``wakes``: something may be ready then. ``keep``: it is tried until it is
-        stored, also where the disk is full. ``is_relaxed``: it need not survive a loss of power."""
+        stored, also where the disk is full. ``is_relaxed``: it need not survive a loss of power. ``committed``: is told
+        the result before any verb behind this one is told its own."""
         self._refuse_unusable()
-        result = self.store.call(verb, size=size, keep=keep, leads=True, is_relaxed=is_relaxed)
+        result = self.store.call(verb, size=size, keep=keep, leads=True, is_relaxed=is_relaxed, committed=committed)
         if wakes:
             self.doorbell.tell()
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -348,6 +348,14 @@ class Subscription:
     def is_over(self, message: Message) -> bool:
         """See ``Flow.is_over``."""
         return all([part.flow.is_over(message) for part in self.parts])
+
+    def withdraw(self, leases: Mapping[int, int]) -> list[Message]:
+        """See ``Flow.withdraw``."""
+        gone = [one for one in list(self._ahead) if leases.get(one.position) == one.lease.fence]
+        for part in self.parts:
+            for one in gone:
+                part.flow.settled(one)  # of one that does not last `ahead` answers nothing
+        return gone + [one for part in self.parts for one in part.flow.withdraw(leases)]
 
     @property
     def _lease(self) -> float | None:

@@ -37,6 +37,14 @@ class Cleared(NamedTuple):
     skipped: int = 0
 
 
+class Swept(NamedTuple):
+    """The result of settling by a filter. ``leased``: of what this instance had leased of the settled messages the
+    fences, by position."""
+
+    cleared: Cleared
+    leased: dict[int, int]
+
+
 class Part(NamedTuple):
     """The result of one transaction of several. ``next``: the place where the next one begins; ``None``: it was the
     last."""
@@ -53,23 +61,22 @@ def together(parts: Iterable[Cleared]) -> Cleared:
 
 def settle_where(
     tx: Transaction, queue: Declared, wanted: Filter, action: str, own: Container[int] | None = None
-) -> Cleared:
+) -> Swept:
     """Settle what fits a filter, delivered or not, by one of ``ACTIONS``. What others have leased is skipped, unless
     the queue's leasing is ``sublet``. ``own``: the positions of what is leased here by the one who asks, ``None``: all
     that is."""
     verb = _ACTIONS[action]
     settled = skipped = 0
+    leased: dict[int, int] = {}
     for positions in _positions(tx, queue, wanted, 0, _LAST):
         holders = {one.position: holder_of(tx, one) for one in standing(tx, positions).values()}
-        mine = {
-            position: fence
-            for position, (owner, fence) in holders.items()
-            if owner == tx.instance and (own is None or position in own)
-        }
+        here = {position: fence for position, (owner, fence) in holders.items() if owner == tx.instance}
+        mine = {position: fence for position, fence in here.items() if own is None or position in own}
         answers = verb(tx, [Lease(position, mine.get(position)) for position in positions])
-        count = sum(answer is Settlement.SETTLED for answer in answers)
-        settled, skipped = settled + count, skipped + len(answers) - count
-    return Cleared(settled, skipped)
+        done = [at for at, answer in zip(positions, answers, strict=True) if answer is Settlement.SETTLED]
+        settled, skipped = settled + len(done), skipped + len(positions) - len(done)
+        leased |= {position: here[position] for position in done if position in here}
+    return Swept(Cleared(settled, skipped), leased)
 
 
 def purge(

@@ -208,6 +208,22 @@ class ClearedAnswer(Struct):
     skipped: int
 
 
+class OneLease(Struct):
+    """The ``position`` of a message and the number of its ``lease``."""
+
+    position: int
+    lease: int
+
+
+class SweptAnswer(Struct):
+    """``skipped``: what others have leased. ``leased``: what the session had leased of what was settled: a message of
+    these that still comes is not to be handled."""
+
+    settled: int
+    skipped: int
+    leased: list[OneLease]
+
+
 class OneOf(Struct, forbid_unknown_fields=True):
     """A message, by its ``position`` or by its ``message_id``; or several, by their ``positions``."""
 
@@ -239,7 +255,9 @@ async def settle_by_filter(call: Call) -> Response:
     session = call.session()
     with session.heard():
         own = session.positions
-        return cleared(await asyncio.to_thread(call.node.settle, queue, asked.filter, asked.action, own=own))
+        done = await asyncio.to_thread(call.node.settle_where, queue, asked.filter, asked.action, own=own)
+        leased = [OneLease(position, fence) for position, fence in done.leased.items() if position in own]
+        return as_json(SweptAnswer(*done.cleared, leased))
 
 
 async def acknowledge(call: Call) -> Response:
@@ -438,7 +456,7 @@ OPERATIONS: Final = (
     ),
     Operation("POST", "/leases", lease_of_several, TermsOfSeveral, None, "either", may_be_empty=True),
     Operation("GET", "/queues/{queue}/ready", ready, Wanted, None, Ready),
-    Operation("POST", "/queues/{queue}/settlements", settle_by_filter, None, ByFilter, ClearedAnswer),
+    Operation("POST", "/queues/{queue}/settlements", settle_by_filter, None, ByFilter, SweptAnswer),
     Operation("POST", "/queues/{queue}/acknowledgements", acknowledge, None, OneOf, (SettledOne, Settled)),
     Operation("POST", "/subscriptions", subscribe, None, Subscribe, Subscribed, 201),
     Operation("GET", "/subscriptions/{key}", missed, Last, None, Missed),
