@@ -7,9 +7,8 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from wsrm_mq.cli.listening import Listener
-from wsrm_mq.cli.serve import MANY, spare_the_collector
-from wsrm_mq.serving.admission import ConnectionBounds, files_for
+from wsrm_mq.cli.serve import MANY, Listener, spare_the_collector
+from wsrm_mq.config import Settings
 
 
 class Waiting:
@@ -37,16 +36,9 @@ class Waiting:
 
 
 def main() -> None:
-    listener = Listener("127.0.0.1", 0)
+    listener = Listener(Settings(port=0, max_connections=MANY))
     spare_the_collector()
-    listener.run(
-        Waiting(),
-        announce=lambda url: print(url, flush=True),
-        ending=lambda: None,
-        drain_seconds=0.0,
-        bounds=ConnectionBounds(files_for(MANY)[0]),
-        tell=lambda *_, **__: None,
-    )
+    listener.run(Waiting(), lambda *_, **__: None)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ import pytest
 from tests.cli.conftest import HOUR, Service
 from tests.support.commands import Wsrm
 from tests.support.stored import write_locked
-from wsrm_mq.cli import examinations
-from wsrm_mq.cli.examinations import listening
+from wsrm_mq.cli import doctor as examinations
+from wsrm_mq.cli.doctor import listening
 from wsrm_mq.store.sqlite import vitals
 from wsrm_mq.store.store import Store
 

@@ -15,7 +15,7 @@ from tests.cli.conftest import Service
 from tests.conftest import Mount
 from tests.support.commands import Wsrm
 from tests.support.disk import MIB, Disk
-from wsrm_mq.cli import COMMANDS, sight
+from wsrm_mq.cli import COMMANDS
 from wsrm_mq.cli.output import Exit
 from wsrm_mq.store import driver
 from wsrm_mq.store.sqlite import connection
@@ -81,7 +81,7 @@ def test_a_damaged_store_is_told_in_a_line(service: Service, stuck: str, wsrm: W
 def test_a_locked_store_is_looked_at_and_an_act_says_what_it_met(
     service: Service, stuck: str, wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("wsrm_mq.cli.status.LOCK_SECONDS", 0.05)
     for module in (connection, driver):
         monkeypatch.setattr(module, "BUSY_TIMEOUT_MS", 50)
     with closing(sqlite3.connect(service.path, isolation_level=None)) as other:

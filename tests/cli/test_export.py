@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Service, Shell
 from tests.support.commands import Wsrm, document
-from wsrm_mq.cli import export as command
+from wsrm_mq.cli import archive as command
 from wsrm_mq.export import TABLES, load
 from wsrm_mq.export.formats import format_named
 
@@ -96,7 +96,7 @@ def test_a_directory_that_cannot_be_made_is_told(service: Service, wsrm: Wsrm) -
 def test_ctrl_c_leaves_what_goes_on(service: Service, shell: Shell, wsrm: Wsrm, somewhere: Path) -> None:
     service.sequence(*range(1, 40))
     stop = (
-        "import signal, os, wsrm_mq.cli.export as e\n"
+        "import signal, os, wsrm_mq.cli.archive as e\n"
         "say, e.say = e.say, lambda text: (say(text), os.kill(os.getpid(), signal.SIGINT))\n"
     )
     (somewhere / "sitecustomize.py").write_text(stop)

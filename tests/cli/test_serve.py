@@ -21,9 +21,9 @@ import pytest
 from tests.cli.conftest import Shell
 from tests.support.commands import Wsrm, document
 from tests.support.serve_command import APPLICATION, SOURCE, Serve, Served, eventually
-from wsrm_mq.cli.listening import Listener
 from wsrm_mq.cli.output import Stopped
-from wsrm_mq.cli.serve import serving
+from wsrm_mq.cli.serve import Listener, serving
+from wsrm_mq.config import Settings
 from wsrm_mq.config.loading import read
 from wsrm_mq.testing import Reply
 
@@ -438,7 +438,7 @@ def test_half_the_threads_may_wait_unless_it_is_said_otherwise(given: dict[str, 
 
 def test_a_host_that_is_none_is_told_in_words() -> None:
     with pytest.raises(Stopped, match=r"^cannot listen on no\.such\.host\.invalid: "):
-        Listener("no.such.host.invalid", 0)
+        Listener(Settings(host="no.such.host.invalid", port=0))
 
 
 def test_flags_stand_above_the_environment(wsrm: Wsrm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.routes.net import until
 from tests.support.queue_server import Started, asked, serve_queues
 from wsrm_mq import connect
-from wsrm_mq.cli.hops import hops_of
+from wsrm_mq.cli.node import hops_of
 from wsrm_mq.config import settings_from
 from wsrm_mq.routes.hops import ask
 from wsrm_mq.routes.running import Routing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.routes.net import Answer, Net
-from wsrm_mq.cli.hops import hops_of
+from wsrm_mq.cli.node import hops_of
 from wsrm_mq.config import settings_from
 from wsrm_mq.errors import ConfigurationError, LeftAlone, NotAnswered, StoreUnavailable
 from wsrm_mq.node import Node

@@ -14,19 +14,6 @@ Arguments = Mapping[str, Any]
 """The arguments of an act by their names."""
 
 
-class Right(enum.Enum):
-    """The permission that an act needs. On the command line: to write to the store's file."""
-
-    REMARK = "remark"
-    """Write something down; nothing is delivered otherwise for it."""
-    DELIVER = "deliver"
-    """Have something delivered, or not delivered yet."""
-    GIVE_UP = "give up"
-    """Have something not delivered any more, or a sequence ended."""
-    STORE = "store"
-    """Say what a store is, and what is kept elsewhere."""
-
-
 class Kind(enum.Enum):
     """The type of an argument."""
 
@@ -93,10 +80,6 @@ Verb = Callable[..., Any]
 Raises ``NotFound``, or ``NotAllowed`` where the act does not fit the thing; then nothing is changed."""
 
 
-def _no_more(_arguments: Arguments) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act(Command):
     """An act of an operator. What it does not fit is refused by its verb, so a rehearsal tells that beforehand."""
@@ -104,7 +87,6 @@ class Act(Command):
     takes_reason: bool = True
     load: Callable[[], Verb]
     """Answers the verb, whose module is imported for it: commands tell of acts without one."""
-    right: Right = Right.DELIVER
     does: Callable[[Any, Arguments], str]
     """The result for one thing and the arguments → what the act does, in words that go on from "This will …". In them
     stand ``{these}`` for the things, ``{when}`` for the moment at which the service is at it, and ``{later}`` for a
@@ -125,7 +107,7 @@ class Act(Command):
     """The things that it fits, where a query says which: alternatives of further words of the query, by their keys."""
     has_failed: bool = False
     """Among the messages of a query it fits only those that have failed."""
-    contradiction: Callable[[Arguments], str] = _no_more
+    contradiction: Callable[[Arguments], str] = lambda _arguments: ""
     """The arguments → why they do not go together; empty if they do."""
     batch: int = 200
     """The largest number of things in one transaction."""

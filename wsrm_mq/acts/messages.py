@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind, Right, Verb
+from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind, Verb
 from wsrm_mq.errors import NotFound
+from wsrm_mq.later import on_use
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
+with on_use():
+    from wsrm_mq.queue import dead_letters, withdrawing
     from wsrm_mq.store.transaction import Transaction
 
 MESSAGE: Final = "message"
@@ -21,12 +21,6 @@ EXAMPLES: Final = ('42 43 --reason "the service is repaired"', 'queue:/orders ag
 _DEAD: Final = {"outcome": "dead"}
 _LIVE: Final = {"outcome": "live"}
 _ALARMS: Final = {"outcome": "dead", "confirmed": "no"}
-
-
-def _verbs() -> ModuleType:
-    from wsrm_mq.queue import dead_letters
-
-    return dead_letters
 
 
 def _told(words: str) -> Any:
@@ -41,7 +35,7 @@ def _told(words: str) -> Any:
 RETRY: Final = Act(
     MESSAGE,
     "retry",
-    load=lambda: _verbs().retry,
+    load=lambda: dead_letters.retry,
     does=_told("try {these} {when}"),
     fits=(_LIVE,),
     has_failed=True,
@@ -54,8 +48,7 @@ RETRY: Final = Act(
 DISCARD: Final = Act(
     MESSAGE,
     "discard",
-    load=lambda: _verbs().discard,
-    right=Right.GIVE_UP,
+    load=lambda: dead_letters.discard,
     does=_told("give {these} up; `wsrm-mq message restore` undoes that while they are kept"),
     fits=(_DEAD, _LIVE),
     help="""Give up messages that are not delivered.
@@ -68,7 +61,7 @@ DISCARD: Final = Act(
 RESTORE: Final = Act(
     MESSAGE,
     "restore",
-    load=lambda: _verbs().restore,
+    load=lambda: dead_letters.restore,
     does=_told("bring {these} back as what they were"),
     fits=({"outcome": "discarded", "reason": "by_operator"},),
     help="""Bring back what an operator has discarded.
@@ -81,8 +74,7 @@ RESTORE: Final = Act(
 CONFIRM: Final = Act(
     MESSAGE,
     "confirm",
-    load=lambda: _verbs().confirm,
-    right=Right.REMARK,
+    load=lambda: dead_letters.confirm,
     does=_told("confirm {these}: they stay, and alarm no more"),
     fits=(_ALARMS, {"reason": "answered_with_fault", "confirmed": "no"}),
     help="""Say that messages are known: they alarm no more.
@@ -93,7 +85,7 @@ CONFIRM: Final = Act(
 
 
 def _redrive(tx: Transaction, position: int, *, counts: bool = True, **how: Any) -> None:
-    _verbs().redrive(tx, position, reset=counts, **how)
+    dead_letters.redrive(tx, position, reset=counts, **how)
 
 
 REDRIVE: Final = Act(
@@ -122,12 +114,10 @@ REDRIVE: Final = Act(
 
 def _on_letters(act: Act) -> Verb:
     """The verb of an act on messages, for dead letters alone."""
-    from wsrm_mq.queue.withdrawing import stored
-
     verb = act.load()
 
     def on_a_letter(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
-        if stored(tx, position).outcome != "dead":
+        if withdrawing.stored(tx, position).outcome != "dead":
             more = f"`wsrm-mq message show {position}` says more."
             raise NotFound(f"There is no dead letter at position {position}: {more}")
         verb(tx, position, actor=actor, reason=reason)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind, Right
+from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind
+from wsrm_mq.later import on_use
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import Late
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from wsrm_mq.queue.operate import Ended, Forced
+with on_use():
+    from wsrm_mq.delivery import outgoing_messages
+    from wsrm_mq.queue import ending, operate
     from wsrm_mq.store.transaction import Transaction
 
 SUBJECT: Final = "sequence"
@@ -20,17 +20,9 @@ BURIED: Final = 100
 """Messages moved to the dead letters in one transaction."""
 
 
-def _operate() -> ModuleType:
-    from wsrm_mq.queue import operate
-
-    return operate
-
-
 def bury(tx: Transaction) -> int:
     """Move some of the messages that were given up to the dead letters. Answers how many it were."""
-    from wsrm_mq.queue.ending import bury_tails
-
-    return bury_tails(tx, BURIED)
+    return ending.bury_tails(tx, BURIED)
 
 
 # hold, resume, skip
@@ -44,7 +36,7 @@ def _held(runs: int | None, _arguments: Arguments) -> str:
 HOLD: Final = Act(
     SUBJECT,
     "hold",
-    load=lambda: _operate().hold,
+    load=lambda: operate.hold,
     does=_held,
     to_many="hold",
     answer=lambda runs, _arguments: {"running": runs},
@@ -65,7 +57,7 @@ def _resumed(number: int | None, _arguments: Arguments) -> str:
 RESUME: Final = Act(
     SUBJECT,
     "resume",
-    load=lambda: _operate().resume,
+    load=lambda: operate.resume,
     does=_resumed,
     to_many="resume",
     answer=lambda number, _arguments: {"number": number},
@@ -78,8 +70,7 @@ RESUME: Final = Act(
 SKIP: Final = Act(
     SUBJECT,
     "skip",
-    load=lambda: _operate().skip,
-    right=Right.GIVE_UP,
+    load=lambda: operate.skip,
     does=lambda _position, of: f"move number {of['number']} of {{these}} to the dead letters{{later}}",
     answer=lambda position, of: {"number": of["number"], "position": position},
     help="""Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on, if the
@@ -92,12 +83,12 @@ SKIP: Final = Act(
 # force
 
 
-def _force(tx: Transaction, identifier: str, *, late: Late | str = Late.ACCEPT, **how: Any) -> Forced:
-    forced: Forced = _operate().force(tx, identifier, late=Late(late), **how)
+def _force(tx: Transaction, identifier: str, *, late: Late | str = Late.ACCEPT, **how: Any) -> operate.Forced:
+    forced = operate.force(tx, identifier, late=Late(late), **how)
     return forced
 
 
-def _forced(forced: Forced, of: Arguments) -> str:
+def _forced(forced: operate.Forced, of: Arguments) -> str:
     count = f"{forced.released} held message{'' if forced.released == 1 else 's'}"
     fate = "is delivered at once, marked late" if of["late"] == "accept" else "goes to the dead letters"
     return (
@@ -116,7 +107,6 @@ FORCE: Final = Act(
     SUBJECT,
     "force",
     load=lambda: _force,
-    right=Right.GIVE_UP,
     does=_forced,
     to_many="force, with --late {late},",
     answer=lambda forced, of: {**forced._asdict(), "late": of["late"]},
@@ -141,7 +131,7 @@ FORCE: Final = Act(
 # close, terminate
 
 
-def _ended(verb: str, left: Ended) -> str:
+def _ended(verb: str, left: operate.Ended) -> str:
     fates = [
         *([f"{left.delivers} undelivered to be delivered {{when}}"] if left.delivers else []),
         *([f"{left.gives_up} undelivered to the dead letters"] if left.gives_up else []),
@@ -150,29 +140,26 @@ def _ended(verb: str, left: Ended) -> str:
     return f"{verb} {{these}}{lacks}: it takes no new message; {' and '.join(fates) or 'nothing is undelivered'}"
 
 
-def _close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> Ended:
-    left: Ended = _operate().close(tx, identifier, actor=actor, reason=reason)
+def _close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> operate.Ended:
+    left = operate.close(tx, identifier, actor=actor, reason=reason)
     _tell(tx, CloseSequence(identifier))
     return left
 
 
-def _terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reason: str) -> Ended:
-    left: Ended = _operate().terminate(tx, identifier, drain=drain, actor=actor, reason=reason)
+def _terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reason: str) -> operate.Ended:
+    left = operate.terminate(tx, identifier, drain=drain, actor=actor, reason=reason)
     _tell(tx, TerminateSequence(identifier))
     return left
 
 
 def _tell(tx: Transaction, element: CloseSequence | TerminateSequence) -> None:
-    from wsrm_mq.delivery.outgoing_messages import tell_end
-
-    tell_end(tx, element)
+    outgoing_messages.tell_end(tx, element)
 
 
 CLOSE: Final = Act(
     SUBJECT,
     "close",
     load=lambda: _close,
-    right=Right.GIVE_UP,
     does=lambda left, _arguments: _ended("close", left),
     to_many="close",
     answer=lambda left, _arguments: left._asdict(),
@@ -188,7 +175,6 @@ TERMINATE: Final = Act(
     SUBJECT,
     "terminate",
     load=lambda: _terminate,
-    right=Right.GIVE_UP,
     does=lambda left, _arguments: _ended("end", left),
     to_many="terminate (--{drain})",
     answer=lambda left, _arguments: left._asdict(),
@@ -213,8 +199,7 @@ TERMINATE: Final = Act(
 NOTE: Final = Act(
     SUBJECT,
     "note",
-    load=lambda: _operate().note,
-    right=Right.REMARK,
+    load=lambda: operate.note,
     does=lambda _result, _arguments: "note it for {these}",
     to_many="note it for",
     batch=BATCH,

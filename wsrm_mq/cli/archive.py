@@ -1,26 +1,38 @@
-"""``wsrm-mq archive``: archives are looked at, compared, confirmed; ``wsrm-mq pipeline archive`` makes them."""
+"""``wsrm-mq archive``: archives are looked at, compared, confirmed; ``wsrm-mq pipeline archive`` makes them. ``wsrm-mq
+store export`` and ``message export``: what the store holds, as files for other tools."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, actor_option, ask, login, reason_given, signed
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, listing, rows_of, say, when
+from wsrm_mq.cli.acts import Care, acting, ask, done, named, signed
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, rows_of, say, when
 from wsrm_mq.cli.place import (
+    Asking,
     Place,
     directory_argument,
     in_store,
     json_option,
-    looking,
     manifest_argument,
     now_ms,
+    query_argument,
+    together,
 )
 from wsrm_mq.errors import StoreError
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
+
+with on_use():
+    from wsrm_mq.archive import batches, files
+    from wsrm_mq.export import exporting, formats, manifest, pieces
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.store import outside
+    from wsrm_mq.views import rows
+
 
 SHOWN: Final = 20
 """The most differences that are shown."""
@@ -41,13 +53,11 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq archive list
     """
-    from wsrm_mq.views.rows import archives
-
-    with looking(place) as db:
-        found = archives(db)
+    with place.looking() as db:
+        found = rows.archives(db)
     columns = (key("archive"), Column("manifest", of="number"), when("read", "read_at"))
     more = (when("confirmed", "confirmed_at"), Column("by", of="actor"), "positions", Column("place", None))
-    listing(place.is_json, "archives", found, (*columns, *more))
+    place.listing("archives", found, (*columns, *more))
 
 
 @archive.command()
@@ -59,10 +69,8 @@ def show(is_json: bool, directory: Path) -> None:
     \b
     Example: wsrm-mq archive show /archive/4f1c
     """
-    from wsrm_mq.archive.files import HELD, load
-
-    known = load(directory)
-    rows = {name: sum(one.rows for one in known.segments if one.table == name) for name in HELD}
+    known = files.load(directory)
+    rows = {name: sum(one.rows for one in known.segments if one.table == name) for name in files.HELD}
     if is_json:
         as_json(**known.as_dict())
         return
@@ -83,16 +91,9 @@ def show(is_json: bool, directory: Path) -> None:
 @directory_argument
 @click.option("--all", "whole", is_flag=True, help="Compare what was compared before, too.")
 @click.option("--no-confirm", is_flag=True, help="Do not tell the store.")
-@actor_option
+@named
 @click.pass_context
-def verify(
-    context: click.Context,
-    place: Place,
-    directory: Path,
-    whole: bool,
-    no_confirm: bool,
-    actor: str | None,
-) -> None:
+def verify(context: click.Context, place: Place, directory: Path, whole: bool, no_confirm: bool, care: Care) -> None:
     """Compare an archive with its store.
 
     What was not compared before is compared, with --all every file, and every row that the store still has. Exit status
@@ -102,16 +103,13 @@ def verify(
     Example: wsrm-mq archive verify /archive/4f1c --store /var/lib/orders/wsrm.db
     """
     _check_parquet()
-    from wsrm_mq.archive.batches import verified
-    from wsrm_mq.archive.files import load, locked
-    from wsrm_mq.export.pieces import opened
 
-    load(directory)
-    with locked(directory), opened(place.path) as db:
-        known = load(directory)
+    files.load(directory)
+    with files.locked(directory), pieces.opened(place.path) as db:
+        known = files.load(directory)
         skipped = 0 if whole else len(known.segments) - len(known.unverified)
-        known, wrong = verified(directory, known, db, now_ms(), whole=whole)
-    is_confirmed = not (wrong or no_confirm) and tell_store(place.path, directory, actor or login())
+        known, wrong = batches.verified(directory, known, db, now_ms(), whole=whole)
+    is_confirmed = not (wrong or no_confirm) and tell_store(place.path, directory, care.actor)
     found = [one._asdict() for one in wrong]
     if place.is_json:
         told = {"differences": found, "confirmed": is_confirmed, "not_read": skipped}
@@ -124,19 +122,15 @@ def verify(
         context.exit(Exit.FAILED)
     say(f"{directory}: has what {place.path} has.")
     if skipped:
-        files = counted(skipped, "file was", "files were")
-        say(f"{files} compared before and not read again, but for their length: --all reads every file.")
+        left = counted(skipped, "file was", "files were")
+        say(f"{left} compared before and not read again, but for their length: --all reads every file.")
 
 
 def tell_store(store: Path, directory: Path, actor: str) -> bool:
     """Confirm the archive in the store; says what to do where that cannot be written."""
-    from wsrm_mq.archive.batches import held_by
-    from wsrm_mq.queue import archiving
-    from wsrm_mq.store.outside import run_once
-
-    held = held_by(directory)
+    held = batches.held_by(directory)
     try:
-        run_once(store, lambda tx: archiving.confirm(tx, held, actor=actor))
+        outside.run_once(store, lambda tx: archiving.confirm(tx, held, actor=actor))
     except StoreError as error:
         say(f"{store}: is not told what the archive holds: {error}")
         say(f"Where it can be written: wsrm-mq archive confirm {shlex.quote(held.place)}/manifest.json")
@@ -150,13 +144,7 @@ def tell_store(store: Path, directory: Path, actor: str) -> bool:
 @click.option("--message-id", metavar="ID", help="The message with this wsa:MessageID, wherever it was replayed to.")
 @click.option("--partner", metavar="NAME", help="All sequences of this partner, with their messages.")
 @acting
-def forget(
-    is_json: bool,
-    directory: Path,
-    message_id: str | None,
-    partner: str | None,
-    care: Care,
-) -> None:
+def forget(is_json: bool, directory: Path, message_id: str | None, partner: str | None, care: Care) -> None:
     """Take messages out of an archive for good.
 
     A law or a contract may demand that. The manifest keeps who did it, when, why, and how many. They are not archived
@@ -166,17 +154,14 @@ def forget(
     Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
     """
     _check_parquet()
-    from wsrm_mq.archive.batches import doomed
-    from wsrm_mq.archive.batches import forget as forget_them
-    from wsrm_mq.archive.files import load, locked
 
     if (message_id is None) == (partner is None):
         raise click.UsageError("say what: --message-id ID, or --partner NAME.")
     why = care.why()
-    load(directory)
-    with locked(directory):
-        known = load(directory)
-        found = doomed(directory, known, message_id=message_id, partner=partner)
+    files.load(directory)
+    with files.locked(directory):
+        known = files.load(directory)
+        found = batches.doomed(directory, known, message_id=message_id, partner=partner)
         what = (
             f"{counted(found.positions.count(), 'message', 'messages')} and "
             f"{counted(found.sequences.count(), 'sequence', 'sequences')}"
@@ -186,7 +171,7 @@ def forget(
             rows: dict[str, int] = {}
         else:
             ask(f"This takes {what} out of {directory} for good.", care.yes)
-            known, rewritten = forget_them(directory, known, found, **why, now=now_ms())
+            known, rewritten = batches.forget(directory, known, found, **why, now=now_ms())
             rows = rewritten.rows
             say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file', 'files')} written anew.")
     if is_json:
@@ -196,8 +181,8 @@ def forget(
 @archive.command()
 @in_store
 @manifest_argument
-@actor_option
-def confirm(place: Place, manifest: Path, actor: str | None) -> None:
+@named
+def confirm(place: Place, manifest: Path, care: Care) -> None:
     """Let retention delete what an archive holds. MANIFEST is its directory, or its manifest copied to this machine.
 
     The archive has to be verified. Where `retain_until_archived` is set, messages are kept until this is done.
@@ -205,13 +190,8 @@ def confirm(place: Place, manifest: Path, actor: str | None) -> None:
     \b
     Example: wsrm-mq archive confirm /archive/4f1c/manifest.json
     """
-    from wsrm_mq.archive.batches import held_by
-    from wsrm_mq.queue import archiving
-
-    with looking(place):
-        pass
-    held = held_by(manifest)
-    place.run(lambda tx: archiving.confirm(tx, held, actor=actor or login()))
+    held = batches.held_by(manifest)
+    done(place, care, lambda tx: archiving.confirm(tx, held, actor=care.actor))
     if place.is_json:
         as_json(archive=held.archive, manifest=held.number, place=held.place)
     say(f"{place.path}: what manifest {held.number} of {held.place} holds may be deleted when its retain is over.")
@@ -221,7 +201,7 @@ def confirm(place: Place, manifest: Path, actor: str | None) -> None:
 @in_store
 @click.argument("named", metavar="ARCHIVE")
 @signed
-def withdraw(place: Place, named: str, actor: str | None, reason: str | None) -> None:
+def withdraw(place: Place, named: str, care: Care) -> None:
     """Say that an archive is lost. ARCHIVE is the beginning of its id, or the place that it was confirmed at.
 
     What it alone held counts as not archived any more.
@@ -229,21 +209,96 @@ def withdraw(place: Place, named: str, actor: str | None, reason: str | None) ->
     \b
     Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"
     """
-    from wsrm_mq.export.manifest import on_this_machine
-    from wsrm_mq.queue import archiving
-    from wsrm_mq.views.rows import find_archive
-
-    named = on_this_machine(named)
-    why = reason_given(reason)
-    with looking(place) as db:
-        found = find_archive(db, named)
-    place.run(lambda tx: archiving.withdraw(tx, found.archive, actor=actor or login(), reason=why))
+    named = manifest.on_this_machine(named)
+    why = care.why()
+    with place.looking() as db:
+        found = rows.find_archive(db, named)
+    place.run(lambda tx: archiving.withdraw(tx, found.archive, **why))
     if place.is_json:
         as_json(archive=found.archive)
     say(f"{place.path}: archive {found.archive} does not count any more.")
 
 
 def _check_parquet() -> None:
-    from wsrm_mq.export.formats import format_named
+    formats.format_named("parquet")  # says which extra has it
 
-    format_named("parquet")  # says which extra has it
+
+# As `export.schema` and `export.formats` have them, which `--help` need not import; a test compares.
+TABLES: Final = (
+    *("messages", "sequences", "ranges", "attempts", "ledger", "replies"),
+    *("outgoing_sequences", "request_sequences", "queues", "bindings", "subscriptions", "clients", "instances"),
+)
+FORMATS: Final = ("ndjson", "csv", "zip", "parquet")
+
+_exporting: Final = together(
+    in_store,
+    directory_argument,
+    query_argument,
+    click.option("--format", "encoding", type=click.Choice(FORMATS), default="ndjson", show_default=True),
+    click.option("--for-spreadsheet", is_flag=True, help="In CSV: text that begins with = + - @ is no formula there."),
+    click.option("--header", "headers", metavar="NAME", multiple=True, help="Give this request header too."),
+    click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes."),
+    click.option("--node", metavar="NAME", help="What this node is called. Default: its name, or the machine's."),
+    click.option(
+        "--segment-rows",
+        type=click.IntRange(1),
+        help="At most so many rows in a file. Default: 100,000; of a zip 10,000.",
+    ),
+)
+"""The options that both commands have."""
+
+
+@click.command("export", cls=Asking)
+@_exporting
+@click.option(
+    "--table",
+    "tables",
+    metavar="TABLE",
+    type=click.Choice(TABLES),
+    multiple=True,
+    help=f"Only this table, of {', '.join(TABLES)}; may be repeated.",
+)
+@click.option("--bodies", is_flag=True, help="With envelopes, and the bodies of replies.")
+def export_store(place: Place, tables: tuple[str, ...], **options: Any) -> None:
+    """Write the tables of the store as files.
+
+    They are sorted, in DIRECTORY, with a manifest; of messages those that fit QUERY. The service may go on meanwhile.
+    An export that was interrupted goes on when it is asked for again.
+
+    \b
+    Example: wsrm-mq store export /backup/april --format parquet
+    """
+    _export(place, tables=tables or TABLES, **options)
+
+
+@click.command("export", cls=Asking)
+@_exporting
+@click.option("--bodies", is_flag=True, help="With envelopes; a ZIP always has them.")
+def export_messages(place: Place, bodies: bool, encoding: str, **options: Any) -> None:
+    """Write the messages that fit QUERY as files.
+
+    They are sorted, in DIRECTORY, with a manifest. A ZIP has each envelope as a file, and an index.
+
+    \b
+    Example: wsrm-mq message export envelopes partner:acme state:dead --format zip
+    """
+    _export(place, tables=("messages",), bodies=bodies or encoding == "zip", encoding=encoding, **options)
+
+
+def _export(place: Place, directory: Path, for_spreadsheet: bool, **asked: Any) -> None:
+    if for_spreadsheet:
+        if asked["encoding"] != "csv":
+            raise click.UsageError("--for-spreadsheet is about --format csv.")
+        asked["encoding"] = "spreadsheet"
+
+    def on_progress(segment: manifest.Segment, upper: int) -> None:
+        say(f"{segment.file}: {segment.rows} rows, {segment.table} up to {segment.last[0]} of {upper}")
+
+    made = exporting.export(place.path, directory, exporting.Asked(**asked), on_progress=on_progress)
+    if place.is_json:
+        as_json(directory=str(directory), **made.as_dict())
+        return
+    rows = {name: sum(one.rows for one in made.segments if one.table == name) for name in made.tables}
+    fields([("directory", directory), *rows.items(), ("bytes", sum(one.bytes for one in made.segments))])
+    if asked["bodies"] and made.security == "redacted":
+        say("Envelopes that had a wsse:Security are without it, and marked as not replayable.")

@@ -10,14 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-if TYPE_CHECKING:
+from wsrm_mq.later import on_use
+
+with on_use():
+    from wsrm_mq import cli
+    from wsrm_mq.cli import place
     from wsrm_mq.config import Settings
-    from wsrm_mq.store.port import Database
+    from wsrm_mq.queue import routing
+    from wsrm_mq.server import tokens
+    from wsrm_mq.store import driver, port, store
+    from wsrm_mq.views import query as queries
+    from wsrm_mq.views import queues, reading, rows
+
 
 MOST: Final = 50
 """The most names that are offered."""
@@ -37,8 +46,6 @@ def values(key: str) -> Any:
 def query(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """A word of a query: its key, then its value; or a sequence. bash, which takes a colon for a word, is offered the
     value alone."""
-    from wsrm_mq.views.query import KEYS
-
     given = context.params.get(parameter.name or "") or ()
     words: list[str] = given.split() if isinstance(given, str) else list(given)
     if begun == ":" and words:
@@ -46,110 +53,59 @@ def query(context: click.Context, parameter: click.Parameter, begun: str) -> lis
     if len(words) > 1 and words[-1] == ":":
         return _offered(context, words[-2], begun)
     key, colon, value = begun.partition(":")
-    if colon and key in KEYS:
+    if colon and key in queries.KEYS:
         return [CompletionItem(f"{key}:{item.value}") for item in _offered(context, key, value)]
-    keys = [CompletionItem(f"{name}:", help=of.help) for name, of in KEYS.items() if name.startswith(begun)]
+    keys = [CompletionItem(f"{name}:", help=of.help) for name, of in queries.KEYS.items() if name.startswith(begun)]
     return keys + (_offered(context, "seq", begun) if begun else [])
 
 
 def _offered(context: click.Context, key: str, begun: str) -> list[CompletionItem]:
     try:
-        return [CompletionItem(name) for name in islice(_names(context, key, begun), MOST)]
+        beginning = (name for name in _names(context, key, begun) if name.startswith(begun))
+        return [CompletionItem(name) for name in islice(beginning, MOST)]
     except Exception:  # whatever is wrong, a command that is run says so
         return []
 
 
-def _names(context: click.Context, key: str, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.query import KEYS
-
-    if key in KEYS and KEYS[key].words:
-        yield from _beginning(KEYS[key].words, begun)
-    elif key == "partner":
-        yield from _beginning(_settings(context).partners, begun)
-    elif key == "a node":
-        yield from _beginning(_settings(context).nodes, begun)
+def _names(context: click.Context, key: str, begun: str) -> Iterable[str]:
+    if key in queries.KEYS and queries.KEYS[key].words:
+        yield from queries.KEYS[key].words
+    elif key in ("partner", "a node"):
+        settings = _settings(context)
+        yield from settings.partners if key == "partner" else settings.nodes
     elif key in _STORED:
-        from wsrm_mq.store.driver import connect_looker
-        from wsrm_mq.store.store import store_path
-
-        with closing(connect_looker(store_path(_settings(context).store), may_copy=False)) as db:
+        with closing(driver.connect_looker(store.store_path(_settings(context).store), may_copy=False)) as db:
             yield from _STORED[key](db, begun)
 
 
-def _beginning(words: Iterable[str], begun: str) -> Iterator[str]:
-    return (word for word in words if word.startswith(begun))
-
-
 def _settings(context: click.Context) -> Settings:
-    from wsrm_mq.cli.place import configured
-
-    return configured(context.params.get("config"), context.params.get("store"))
+    return place.configured(context.params.get("config"), context.params.get("store"))
 
 
-def _sequences(db: Database, begun: str) -> Iterator[str]:
+def _sequences(db: port.Database, begun: str) -> Iterator[str]:
     """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
-    from wsrm_mq.views.reading import names
-
     part = begun.removeprefix(_SCHEME)
     shown = begun[: len(begun) - len(part)]
-    return (shown + name.removeprefix(_SCHEME) for name in names(db, part, MOST))
+    return (shown + name.removeprefix(_SCHEME) for name in reading.names(db, part, MOST))
 
 
-def _queues(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.reading import queues
-
-    return iter(queues(db, begun, MOST))
-
-
-def _connections(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.rows import names_from
-
-    return names_from(db, begun)
+def _positions(outcome: str | None, db: port.Database, _begun: str) -> Iterator[str]:
+    found = islice(reading.messages(db, queries.parse("", outcome=outcome)), LOOKED_AT)
+    return (str(one.position) for one in found)
 
 
-def _plans(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.rows import plans
-
-    return _beginning((one.id for one in plans(db)), begun)
-
-
-def _subscriptions(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.queues import subscriptions
-
-    return _beginning((one.queue for one in subscriptions(db) if one.pattern is not None), begun)
-
-
-def _tokens(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.server.tokens import listed
-
-    return _beginning((one.name for one in listed(db)), begun)
-
-
-def _routes(db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.queue.routing import routes
-
-    return _beginning(dict.fromkeys(one.pattern for one in routes(db)), begun)
-
-
-def _positions(outcome: str | None, db: Database, begun: str) -> Iterator[str]:
-    from wsrm_mq.views.query import parse
-    from wsrm_mq.views.reading import messages
-
-    found = islice(messages(db, parse("", outcome=outcome)), LOOKED_AT)
-    return _beginning((str(one.position) for one in found), begun)
-
-
-_STORED: Final[dict[str, Callable[[Database, str], Iterator[str]]]] = {
+_STORED: Final[dict[str, Callable[[port.Database, str], Iterable[str]]]] = {
     "seq": _sequences,
-    "queue": _queues,
-    "connection": _connections,
-    "a plan": _plans,
-    "a subscription": _subscriptions,
-    "a token": _tokens,
-    "a route": _routes,
+    "queue": lambda db, begun: reading.queues(db, begun, MOST),
+    "connection": lambda db, begun: rows.names_from(db, begun),
+    "a plan": lambda db, _begun: (one.id for one in rows.plans(db)),
+    "a subscription": lambda db, _begun: (one.queue for one in queues.subscriptions(db) if one.pattern is not None),
+    "a token": lambda db, _begun: (one.name for one in tokens.listed(db)),
+    "a route": lambda db, _begun: dict.fromkeys(one.pattern for one in routing.routes(db)),
     "a position": partial(_positions, None),
     "a dead letter": partial(_positions, "dead"),
 }
+"""The names that a store has, by their kind: those that begin so, and maybe others."""
 
 
 # the script
@@ -165,8 +121,6 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from wsrm_mq.cli import program
-
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(program, {}, "wsrm-mq", "_WSRM_MQ_COMPLETE").source())
+    click.echo(script(cli.program, {}, "wsrm-mq", "_WSRM_MQ_COMPLETE").source())

@@ -15,6 +15,10 @@ import click
 from wsrm_mq.cli.output import SCHEMA_VERSION, Exit, Stopped
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.hints import store_flag
+from wsrm_mq.later import on_use
+
+with on_use():
+    from wsrm_mq.demo import run
 
 
 @click.command("demo")
@@ -42,13 +46,14 @@ def demo(messages: int, seed: int, is_json: bool, keep: Path | None) -> None:
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)
     from rich.console import Console
 
-    from wsrm_mq.demo.run import LiveScreen, PlainScreen, run, summary
-
     console = Console(stderr=is_json)
     is_live = console.is_terminal and not is_json
-    with _directory(keep) as directory, LiveScreen(console, messages) if is_live else PlainScreen(console) as screen:
-        result = run(messages, seed, directory, screen)
-    console.print(summary(result))
+    with (
+        _directory(keep) as directory,
+        run.LiveScreen(console, messages) if is_live else run.PlainScreen(console) as shown,
+    ):
+        result = run.run(messages, seed, directory, shown)
+    console.print(run.summary(result))
     if keep is not None:
         console.print(f"See for yourself: wsrm-mq sequence list{store_flag(keep / 'store.db')}", soft_wrap=True)
     if is_json:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
 from wsrm_mq.cli.output import Exit, Stopped, as_json, prose, write
 from wsrm_mq.cli.place import json_option
+from wsrm_mq.later import on_use
 
-if TYPE_CHECKING:
-    from wsrm_mq.decoding import Block, Decoded, Problem
+with on_use():
+    from wsrm_mq import decoding
+
 
 _LARGEST: Final = 64 * 1024 * 1024
 _MARGIN: Final = 12
@@ -41,12 +43,10 @@ def decode(is_json: bool, file: BinaryIO) -> None:
     Example: wsrm-mq envelope decode request.http
              wsrm-mq envelope decode --json connection.http
     """
-    from wsrm_mq.decoding import decoded
-
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise Stopped(f"{file.name} is larger than {_LARGEST} bytes; cut the message out of it.", Exit.FAILED)
-    messages = list(decoded(content))
+    messages = list(decoding.decoded(content))
     if is_json:
         as_json(messages=[_as_values(one) for one in messages])
     else:
@@ -58,7 +58,7 @@ def decode(is_json: bool, file: BinaryIO) -> None:
         raise Stopped("", Exit.FAILED)
 
 
-def _as_values(told: Decoded) -> dict[str, Any]:
+def _as_values(told: decoding.Decoded) -> dict[str, Any]:
     return {
         "start": told.raw.start or None,
         "fields": _fields(told),
@@ -75,15 +75,15 @@ def _as_values(told: Decoded) -> dict[str, Any]:
     }
 
 
-def _fields(told: Decoded) -> dict[str, str]:
+def _fields(told: decoding.Decoded) -> dict[str, str]:
     return {name: value for name in _SHOWN if (value := told.raw.get(name)) is not None}
 
 
-def _block(one: Block) -> dict[str, Any]:
+def _block(one: decoding.Block) -> dict[str, Any]:
     return {**asdict(one), "facts": [{"path": path, "value": value} for path, value in one.facts]}
 
 
-def _tell(told: Decoded) -> None:
+def _tell(told: decoding.Decoded) -> None:
     if told.raw.start:
         _line("http", told.raw.start)
     for name, value in _fields(told).items():
@@ -107,21 +107,21 @@ def _line(head: str, text: str, style: str = "") -> None:
     prose(text, head, margin=_MARGIN, style=style)
 
 
-def _versions(told: Decoded) -> str:
+def _versions(told: decoding.Decoded) -> str:
     found = told.versions
     addressing = f"WS-Addressing {found.addressing}" if found.addressing else "no WS-Addressing"
     rm = {None: "no WS-ReliableMessaging", "1.1": "WS-ReliableMessaging 1.1 (1.2 is the same on the wire)"}
     return f"SOAP {found.soap}, {addressing}, {rm.get(found.rm, f'WS-ReliableMessaging {found.rm}')}"
 
 
-def _in_words(one: Block) -> str:
+def _in_words(one: decoding.Block) -> str:
     facts = ", ".join(" ".join(filter(None, fact)) for fact in one.facts)
     mandatory = ", mandatory" if one.must_understand else ""
     namespace = "" if one.facts else f" of {one.namespace or 'no namespace'}"
     return f"{one.name}{mandatory}{namespace}{f': {facts}' if facts else ''}"
 
 
-def _with_place(problem: Problem) -> str:
+def _with_place(problem: decoding.Problem) -> str:
     if problem.at is None:
         return problem.text
     column = f", column {problem.at.column}" if problem.at.column is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -12,15 +12,16 @@ from wsrm_mq.cli.acts import ask, will
 from wsrm_mq.cli.output import as_json, result
 from wsrm_mq.cli.place import POSITION
 from wsrm_mq.cli.queue import in_short, tell_peeked, tell_policy, tell_queues, tell_stats
-from wsrm_mq.cli.queue_acts import tell_bound, tell_declared, tell_unbound
-from wsrm_mq.cli.queue_common import give, give_taken, given
+from wsrm_mq.cli.queue_acts import give, give_taken, given, tell_bound, tell_declared, tell_unbound
 from wsrm_mq.cli.topic import tell_published
 from wsrm_mq.errors import NotAllowed, NotFound
+from wsrm_mq.later import on_use
 
-if TYPE_CHECKING:
+with on_use():
     from wsrm_mq.client.node import RemoteNode
-    from wsrm_mq.node.message import Message
-    from wsrm_mq.queue.clearing import Cleared
+    from wsrm_mq.node import message
+    from wsrm_mq.queue import clearing, policies
+
 
 _UNSEEN: Final = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
 
@@ -37,9 +38,7 @@ def list_queues(node: RemoteNode, is_json: bool) -> None:
 
 
 def show(node: RemoteNode, is_json: bool, name: str) -> None:
-    from wsrm_mq.queue.policies import as_values
-
-    had, policy = node.stats(name), as_values(node.policy(name))
+    had, policy = node.stats(name), policies.as_values(node.policy(name))
     consumers = [
         {"client": one.name, "pid": one.pid, "state": one.state} for one in node.clients() if name in one.queues
     ]
@@ -80,14 +79,9 @@ def peek(
     give(is_json, found.body, _facts(found), output)
 
 
-def _facts(one: Message) -> dict[str, Any]:
+def _facts(one: message.Message) -> dict[str, Any]:
     told = {name: getattr(one, name) for name in ("position", "message_id", "type", "state", "reason", "priority")}
-    return {
-        **told,
-        "deliveries": one.deliveries,
-        "received_at": round(one.received_at * 1000),
-        "size": len(one.body),
-    }
+    return {**told, "deliveries": one.deliveries, "received_at": round(one.received_at * 1000), "size": len(one.body)}
 
 
 def put(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, **options: Any) -> None:
@@ -111,11 +105,9 @@ def get(
 
 
 def declare(node: RemoteNode, is_json: bool, name: str, options: dict[str, Any]) -> None:
-    from wsrm_mq.queue.policies import as_values
-
     names = node.keys()
     is_new = name not in names
-    tell_declared(is_json, name, is_new, as_values(node.declare(name, **options)))
+    tell_declared(is_json, name, is_new, policies.as_values(node.declare(name, **options)))
 
 
 def bind(node: RemoteNode, is_json: bool, name: str, pattern: str, wanted: str | None) -> None:
@@ -146,7 +138,7 @@ def _asked(what: str, yes: bool) -> None:
     ask("", yes)
 
 
-def _cleared(is_json: bool, name: str, done: Cleared) -> None:
+def _cleared(is_json: bool, name: str, done: clearing.Cleared) -> None:
     result(is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": False})
 
 

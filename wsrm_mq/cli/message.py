@@ -1,4 +1,4 @@
-"""``wsrm-mq message``: what was received, and what became of it.
+"""``wsrm-mq message`` and ``dead-letter``: what was received, what became of it, and its way over the nodes.
 
 An envelope is laid out for reading, and not parsed: what is broken, or cut off, is shown as far as it goes.
 """
@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from shlex import quote
+from typing import Any, BinaryIO, Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.act_commands import add_acts
-from wsrm_mq.cli.asking import Asking, query_argument, term_option
-from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.export import export_messages
-from wsrm_mq.cli.message_detail import message_attempts, message_explain, message_headers
+from wsrm_mq.cli.acts import Care, acting, add_acts, committed
+from wsrm_mq.cli.archive import export_messages
+from wsrm_mq.cli.history import attempt_lines, show_ledger, shown_place
+from wsrm_mq.cli.node import address_of
 from wsrm_mq.cli.output import (
     Column,
     as_json,
@@ -30,15 +31,42 @@ from wsrm_mq.cli.output import (
     is_terminal,
     key,
     known,
-    listing,
+    prose,
+    rows_of,
     say,
     when,
     word,
     write,
 )
-from wsrm_mq.cli.place import POSITION, Place, after_option, in_store, looking, one_look, shorter_names, tell_unseen
-from wsrm_mq.cli.trace import message_trace
-from wsrm_mq.errors import NotAllowed
+from wsrm_mq.cli.place import (
+    POSITION,
+    Asking,
+    Place,
+    after_option,
+    in_store,
+    now_ms,
+    paged,
+    query_argument,
+    shorter_names,
+    tell_unseen,
+    term_option,
+)
+from wsrm_mq.cli.queue import message_options
+from wsrm_mq.cli.queue_acts import given
+from wsrm_mq.errors import EnvelopeError, NotAllowed, NotFound, WSRMError
+from wsrm_mq.later import on_use
+
+with on_use():
+    from wsrm_mq.acts import messages, others
+    from wsrm_mq.client import neighbours
+    from wsrm_mq.envelope import rewrite, stream
+    from wsrm_mq.export import pieces
+    from wsrm_mq.node import apart, queues
+    from wsrm_mq.queue import browsing, declaring, routing, tracing
+    from wsrm_mq.queue import dead_letters as redriving
+    from wsrm_mq.store import clock, entries, port, transaction
+    from wsrm_mq.views import failures, message_sentences, reading
+
 
 LISTED: Final = 50
 SHOWN_BYTES: Final = 65_536
@@ -51,10 +79,6 @@ def message() -> None:
 
 message.add_command(export_messages)
 add_acts(message)
-message.add_command(message_explain)
-message.add_command(message_trace)
-message.add_command(message_attempts)
-message.add_command(message_headers)
 
 
 @message.command("list", cls=Asking)
@@ -79,13 +103,11 @@ def list_(place: Place, query: str, after: int, tail: int | None, limit: int | N
     Example: wsrm-mq message list seq:242f14a4 state:held
              wsrm-mq message list queue:/orders op:place since:2h -reason:gap
     """
-    from wsrm_mq.views import reading
-
     if tail is not None and (limit is not None or after):
         raise click.UsageError("--tail N is the last N: it goes with neither --limit nor --after.")
     limit = limit or LISTED
     asked = place.query(query).having(**terms)
-    with one_look(place) as db:
+    with place.one_look() as db:
         if tail is not None:
             found = list(reading.messages(db, asked, limit=tail, newest=True))[::-1]
         else:
@@ -98,7 +120,7 @@ def list_(place: Place, query: str, after: int, tail: int | None, limit: int | N
         *(when("received", "received_at"), Column("tries", rank=1, of=lambda one: max(one.deliveries, one.failures))),
         *(Column("bytes", of="body_size", rank=2), Column("connection", rank=3)),
     )
-    listing(place.is_json, "messages", found, columns, limit=limit if tail is None else tail + 1)
+    place.listing("messages", found, columns, limit=limit if tail is None else tail + 1)
 
 
 @message.command()
@@ -110,9 +132,7 @@ def show(place: Place, position: int) -> None:
     \b
     Example: wsrm-mq message show 2
     """
-    from wsrm_mq.views import reading
-
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = reading.message(db, position)
         events = reading.ledger(db, position)
     detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
@@ -169,11 +189,8 @@ def body(place: Place, position: int, raw: bool, output: Path | None, unredacted
 def _stored(place: Place, position: int) -> tuple[bytes, str]:
     """A body and its request, as they are stored. The store is let go before anything is shown: a slow reader must not
     hold up its checkpoints."""
-    from wsrm_mq.store.entries import body_at
-    from wsrm_mq.views import reading
-
-    with looking(place) as db:
-        with body_at(db, position) as found:
+    with place.looking() as db:
+        with entries.body_at(db, position) as found:
             content = found.read()
         return content, reading.message(db, position).environ
 
@@ -181,9 +198,7 @@ def _stored(place: Place, position: int) -> tuple[bytes, str]:
 def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
     """Whether something was taken out of a body, and what may be seen of it, expanded. Raises ``NotAllowed`` where it
     cannot be told what proves its sender."""
-    from wsrm_mq.export.pieces import Exposure
-
-    plain, is_whole = Exposure(security=is_open).envelope(stored, request)
+    plain, is_whole = pieces.Exposure(security=is_open).envelope(stored, request)
     if plain is None and not is_open:
         raise NotAllowed("where its wsse:Security is cannot be told, as it is broken; --unredacted gives it as it is.")
     return not is_whole and not is_open, stored if plain is None else plain
@@ -224,3 +239,280 @@ def indented(text: str) -> str:
             depth += 1
         is_open = kind == "open" or (kind == "text" and is_open)
     return "\n".join(lines)
+
+
+READ: Final = 1024 * 1024
+"""The most bytes of an envelope, expanded, that are read for its headers."""
+_PLAIN: Final = {"CONTENT_TYPE": "Content-Type"}
+_SECURITY: Final = "Security"
+
+
+@message.command("attempts")
+@in_store
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="At most so many.")
+def message_attempts(place: Place, position: int, limit: int) -> None:
+    """Show the attempts to deliver a message that failed.
+
+    The whole error of the last one is below.
+
+    \b
+    Example: wsrm-mq message attempts 42
+    """
+    with place.one_look() as db:
+        found = reading.message(db, position).view
+        listed = failures.attempts(db, position=position, limit=limit)
+    if place.is_json:
+        state = {"state": found.state, "reason": found.reason, "deliveries": found.deliveries}
+        as_json(position=position, **state, attempts=[one._asdict() for one in listed])
+        return
+    fields({"state": found.state, "reason": found.reason, "deliveries": found.deliveries}.items())
+    if not listed:
+        say("No attempt of it went wrong.")
+        return
+    write("")
+    columns = (when("at"), word("event"), Column("attempt", None), "fault", end_of("exception"))
+    rows_of((*columns, Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)), listed)
+    write("")
+    attempt_lines(listed[0])
+    if len(listed) == limit:
+        say(f"There may be more: --limit {limit * 2}")
+
+
+@message.command("explain")
+@in_store
+@click.argument("which", metavar="MESSAGE", shell_complete=completing.values("a position"))
+def message_explain(place: Place, which: str) -> None:
+    """Say why a message moves or does not, and what to do.
+
+    MESSAGE is a position, or the id that its sender gave it; that may be in several queues.
+
+    \b
+    Example: wsrm-mq message explain 42
+             wsrm-mq message explain order-4711
+    """
+    with place.one_look() as db:
+        found = [reading.message(db, position) for position in message_sentences.positions_of(db, which)]
+        why = [message_sentences.explained(db, one, now_ms()) for one in found]
+    told = [(one.view, because) for one, because in zip(found, why, strict=True)]
+    if place.is_json:
+        names = ("position", "queue", "message_id", "state", "reason")
+        as_json(
+            messages=[
+                {
+                    **{name: getattr(view, name) for name in names},
+                    "sentence": because.sentence,
+                    "next_steps": [step._asdict() for step in place.offered(because.steps)],
+                }
+                for view, because in told
+            ]
+        )
+        return
+    for view, because in told:
+        prose(f"{view.state}: position {view.position} in {view.queue}. {because.sentence}")
+        place.show_steps(because.steps)
+
+
+@message.command("headers")
+@in_store
+@click.argument("position", type=POSITION, shell_complete=completing.values("a position"))
+@click.option("--with-security", "is_open", is_flag=True, help="Show wsse:Security too, which proves who sent it.")
+def message_headers(place: Place, position: int, is_open: bool) -> None:
+    """Show the headers of a message.
+
+    Those of its request that were stored, and those of its SOAP envelope.
+
+    \b
+    Example: wsrm-mq message headers 42
+    """
+    with place.looking() as db:
+        found = reading.message(db, position)
+    environ = json.loads(found.environ)
+    http = {_header(name): value for name, value in environ.items() if name in _PLAIN or name.startswith("HTTP_")}
+    soap = _blocks(place, position, environ) if found.has_body else []
+    told = [one if is_open or one.name != _SECURITY else one._replace(text="") for one in soap]
+    if place.is_json:
+        as_json(position=position, http=http, soap=[one._asdict() for one in told], has_body=found.has_body)
+        return
+    fields(http.items())
+    write("")
+    fields((one.name, one.text or "(not shown; --with-security shows it)") for one in told)
+    if not found.has_body:
+        say("Its envelope was freed by retention.")
+
+
+def _header(name: str) -> str:
+    return _PLAIN.get(name) or name.removeprefix("HTTP_").replace("_", "-").title()
+
+
+def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[rewrite.Block]:
+    content = b""
+    with place.looking() as db, entries.body_at(db, position) as stored:
+        is_gzip = stream.content_coding(environ.get("HTTP_CONTENT_ENCODING", "")) == "gzip"
+        source = stream.expand(stored, stream.Limits()) if is_gzip else stored
+        try:
+            while len(content) < READ and (piece := source.read(READ - len(content))):
+                content += piece
+        except EnvelopeError:
+            pass  # as far as it could be expanded
+    return rewrite.blocks(content, environ.get("CONTENT_TYPE", ""))
+
+
+@message.command("trace")
+@in_store
+@click.argument("which", metavar="MESSAGE", shell_complete=completing.values("a position"))
+def message_trace(place: Place, which: str) -> None:
+    """Show the way of a message over the nodes.
+
+    MESSAGE is a position, the id that its sender gave it, or its origin: NODE/INCARNATION/POSITION, as this command
+    shows it. All nodes of the configuration are asked at once, and have ten seconds; each tells what this one's token
+    may peek there.
+
+    \b
+    Example: wsrm-mq message trace 42
+             wsrm-mq message trace shop/5f1c09aa4be2d310/42
+    """
+    with place.one_look() as db:
+        here, (origin, own) = routing.node_name(db).name, _found(db, which)
+    with closing(neighbours.Neighbours(place.settings, "wsrm-mq")) as others:
+        told = {} if origin is None else others.trace(origin)
+    away = [{"node": name, "why": str(one)} for name, one in told.items() if isinstance(one, WSRMError)]
+    answers = {here: own, **{name: one for name, one in told.items() if not isinstance(one, WSRMError)}}
+    nothing = [name for name, stops in answers.items() if not stops]
+    if len(nothing) == len(answers) and not away:
+        nodes = ", ".join(nothing)
+        raise NotFound(f"{origin} is not known at {nodes}: retention has deleted it, or this token may not peek it.")
+    way = sorted(
+        ((node, one) for node, stops in answers.items() for one in stops), key=lambda two: tracing.in_order(two[1])
+    )
+    rows = [{"node": node, **vars(one), "since": round(one.since * 1000)} for node, one in way]
+    if place.is_json:
+        as_json(origin=origin, stops=rows, nothing=nothing, away=away)
+        return
+    write(origin or "It was put here, and goes to no other node.")
+    columns = ("hop", end_of("node"), end_of("queue"), word("state"), "reason", when("since"), end_of("next_hop"))
+    rows_of((*columns, key("position"), Column("holder", rank=1)), rows)
+    for row in rows:
+        if row["error"]:
+            say(f"{row['node']}: {row['error']}")
+    ask = f"ask there yourself: `wsrm-mq message trace {quote(origin or which)}`."
+    for one in away:
+        say(f"{one['node']} does not answer as it should: {one['why']} It may have the message; {ask}")
+    if rows and (next_hop := rows[-1]["next_hop"]) and rows[-1]["state"] == "delivered":
+        addresses = [address_of(place.settings, name) for name, one in place.settings.nodes.items() if one.url]
+        why = "no section [node.NAME] here has its address: add one, with a token that may peek there, or"
+        if next_hop in addresses:
+            why = "does not tell this one what became of it:"
+        say(f"The node at {next_hop} has taken it, and {why} {ask}")
+
+
+def _found(db: port.Database, which: str) -> tuple[str | None, list[tracing.Stop]]:
+    """The origin of a message, and its places in this store. Raises ``NotFound``, and ``NotAllowed`` for an id that
+    several have."""
+    origin = tracing.parsed(which)
+    try:
+        found = [tracing.at(db, position) for position in message_sentences.positions_of(db, which)]
+    except NotFound as error:
+        if origin is None:
+            asks = "ask at the node where it was put, or name its origin: NODE/INCARNATION/POSITION."
+            raise NotFound(f"{error} Has another node had it, {asks}") from None
+        return which, tracing.stops(db, origin)
+    origins = {trace or one.position: trace for trace, one in found}
+    if len(origins) > 1:
+        named = ", ".join(str(one.position) for _trace, one in found)
+        raise NotAllowed(f"{which} is the id of several messages: name one by its position: {named}.")
+    (trace,) = origins.values()
+    known = None if trace is None else tracing.parsed(trace)
+    return trace, [found[0][1]] if known is None else tracing.stops(db, known)
+
+
+@click.group("dead-letter")
+def dead_letter() -> None:
+    """Look at dead letters: deliver them again, give them up, or confirm that they are known."""
+
+
+@dead_letter.command("list", cls=Asking)
+@in_store
+@paged
+@query_argument
+def letters(place: Place, query: str, after: int, limit: int) -> None:
+    """List dead letters in the order of receipt. Those that alarm are not confirmed.
+
+    QUERY says which: words such as queue:/orders reason:skipped age:1h confirmed:no, and all of them have to hold.
+
+    \b
+    Example: wsrm-mq dead-letter list confirmed:no
+    """
+    with place.one_look() as db:
+        found = reading.letters(db, place.query(query), after=after, limit=limit)
+        shorter = shorter_names(db, (one.sequence for one in found))
+    columns = (
+        *(key("position"), known("sequence", shorter), "number", end_of("action"), "reason"),
+        *(when("died", "died_at"), when("confirmed", "confirmed_at", rank=1), end_of("queue", rank=2)),
+    )
+    place.listing("dead_letters", found, columns, limit=limit)
+
+
+@dead_letter.command("show")
+@in_store
+@click.argument("position", type=POSITION, shell_complete=completing.values("a dead letter"))
+def show_letter(place: Place, position: int) -> None:
+    """Show a dead letter, and what can be done with it.
+
+    \b
+    Example: wsrm-mq dead-letter show 42
+    """
+    with place.one_look() as db:
+        found = reading.letter(db, position)
+        events = reading.ledger(db, position)
+    steps = [
+        others.BODY.step("its envelope", str(position)),
+        messages.REDRIVE.step("deliver it again", str(position)),
+        messages.DISCARD_LETTER.step("give it up", str(position)),
+        messages.CONFIRM_LETTER.step("let it be, without an alarm", str(position)),
+    ]
+    if found.confirmed_at is not None:
+        steps.pop()
+    if place.is_json:
+        next_steps = [step._asdict() for step in place.offered(steps)]
+        as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
+        return
+    facts(found._asdict())
+    show_ledger(events)
+    write("")
+    place.show_steps(steps)
+
+
+@dead_letter.command()
+@in_store
+@acting
+@click.argument("position", type=POSITION, shell_complete=completing.values("a dead letter"))
+@click.argument("file", type=click.File("rb"), required=False)
+@click.option("--to", metavar="QUEUE", help="Into this queue, in place of the one that it came from.")
+@message_options
+def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str | None, **options: Any) -> None:
+    """Deliver a dead letter again with another body, or other facts.
+
+    FILE is the body, - for standard input; without it that stays, as all else that is not named. Messages of programs
+    only: what a partner has sent stays as it is. The edited message has a position of its own.
+
+    \b
+    Example: wsrm-mq dead-letter edit 42 mended.xml --reason "had a comma"
+             wsrm-mq dead-letter edit 42 --type Order --reason "ticket 17"
+    """
+    why, now = care.why(), clock.wall_clock()
+    with place.looking() as db:
+        letters = declaring.read(db, declaring.letters_named(reading.letter(db, position).queue))
+        found = browsing.get(db, letters, now, position)
+    assert found is not None  # it is shown, whatever its state
+    body = None if file is None else file.read()
+    one = apart.edited(queues.looked_at(letters, found), body, given(options), now=now, client=why["actor"])
+
+    def verb(tx: transaction.Transaction) -> int:
+        return redriving.edit_and_redrive(tx, position, one, to=to, **why)
+
+    added = committed(place, care, verb, lambda _: f"deliver the dead letter at position {position} again, edited")
+    place.result({"edited": position, "position": added, "dry_run": care.dry_run})
+
+
+add_acts(dead_letter)

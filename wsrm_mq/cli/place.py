@@ -1,32 +1,42 @@
-"""Where a command works: the options that say it, and the store opened for looking; and proposals as lines that can be
-typed there.
+"""Where a command works: the options that say it, and the store opened for looking; the words of a query; and proposals
+as lines that can be typed there.
 
-A command that looks makes no file, migrates nothing and takes no lock.
+A command that looks makes no file, migrates nothing and takes no lock. What it does in a store it does at a queue
+server too, where it can: then its function of ``cli.far`` is called.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
 from wsrm_mq.acts import Act, Kind, Step
-from wsrm_mq.cli.output import is_terminal, say
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.output import Column, is_terminal, listing, result, say, write
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
+from wsrm_mq.later import on_use
 
-if TYPE_CHECKING:
-    from wsrm_mq.config import Settings
-    from wsrm_mq.store.port import Connection, Database
-    from wsrm_mq.store.transaction import Transaction
-    from wsrm_mq.views.query import Query
+with on_use():
+    from wsrm_mq import client
+    from wsrm_mq.acts import others
+    from wsrm_mq.config import Settings, loading
+    from wsrm_mq.export import manifest
+    from wsrm_mq.store import driver, outside, port, transaction
+    from wsrm_mq.store import store as stores
+    from wsrm_mq.store.sqlite import connection, schema, witness
+    from wsrm_mq.views import query, reading, rows
+
 
 _LARGEST: Final = 2**63 - 1
 POSITION: Final = click.IntRange(1, _LARGEST)
@@ -38,9 +48,7 @@ R = TypeVar("R")
 
 
 def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given: Path) -> Path:
-    from wsrm_mq.export.manifest import on_this_machine
-
-    return Path(on_this_machine(str(given)))
+    return Path(manifest.on_this_machine(str(given)))
 
 
 directory_argument: Final = click.argument(
@@ -68,17 +76,15 @@ class Place(NamedTuple):
     is_json: bool
     """The command writes JSON."""
 
-    def run(self, verb: Callable[[Transaction], R], *, dry_run: bool = False, unconfirmed: bool = False) -> R:
+    def run(
+        self, verb: Callable[[transaction.Transaction], R], *, dry_run: bool = False, unconfirmed: bool = False
+    ) -> R:
         """Run a verb in a transaction of its own, as ``store.outside.run_once`` does."""
-        from wsrm_mq.store.outside import run_once
+        return outside.run_once(self.path, verb, dry_run=dry_run, unconfirmed=unconfirmed)
 
-        return run_once(self.path, verb, dry_run=dry_run, unconfirmed=unconfirmed)
-
-    def query(self, text: str, **values: str | None) -> Query:
+    def query(self, text: str, **values: str | None) -> query.Query:
         """``views.query.parse``; the partners that are configured here are known."""
-        from wsrm_mq.views.query import parse
-
-        return parse(text, None, partners=self.settings.partners, **values)
+        return query.parse(text, None, partners=self.settings.partners, **values)
 
     def command(self, text: str) -> str:
         """``text``, a command line, for this store."""
@@ -99,24 +105,65 @@ class Place(NamedTuple):
 
     def _before_acts(self) -> tuple[Step, bool] | None:
         """The step that has to come before any act, and whether acts work then; ``None``: no step has to."""
-        from wsrm_mq.acts import others
-        from wsrm_mq.store.driver import Error, connect_looker
-        from wsrm_mq.store.sqlite.witness import is_for_rehearsal, may_be_rehearsed, why_unconfirmed
-
         try:
-            with closing(connect_looker(self.path, may_copy=False)) as db:
-                if why_unconfirmed(db, self.path) is None or is_for_rehearsal(db, self.path):
+            with closing(driver.connect_looker(self.path, may_copy=False)) as db:
+                if witness.why_unconfirmed(db, self.path) is None or witness.is_for_rehearsal(db, self.path):
                     return None
-                if may_be_rehearsed(db, self.path):
+                if witness.may_be_rehearsed(db, self.path):
                     return others.REHEARSE.step("first: this is a copy; let repairs be tried on it"), True
                 effect = "no act works before it is adopted: what that loses"
                 return others.ADOPT.step(effect, dry_run=True), False
-        except (WSRMError, Error):
+        except (WSRMError, driver.Error):
             return None
 
     def told(self, text: str) -> str:
         """``text``, in which commands stand in backquotes, for this store."""
         return with_flags(self.flag, text)
+
+    @contextmanager
+    def looking(self, *, any_known: bool = False) -> Iterator[port.Connection]:
+        """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
+        db = driver.connect_looker(self.path)
+        if isinstance(db, connection.CopyConnection):
+            say(f"{self.path}: nothing can be written beside it; this is what a temporary copy of it shows.")
+        try:
+            found = schema.revision(db, self.path)
+            if found is None and not any_known:
+                raise StoreCorrupt(f"{self.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
+            if found is not None and found not in schema.KNOWN:
+                raise SchemaMismatch(f"{self.path}: has schema {found}, this version knows up to {driver.HEAD}.")
+            if found != driver.HEAD and not any_known:
+                raise SchemaMismatch(f"{self.path}: has schema {found}, this version works with {driver.HEAD}.", _OLDER)
+            with driver.store_errors(self.path):
+                yield db
+        finally:
+            db.close()
+
+    @contextmanager
+    def one_look(self) -> Iterator[port.Database]:
+        """``looking`` at one state of the store, whatever is committed meanwhile."""
+        with self.looking() as db, driver.snapshot(db):
+            yield db
+
+    def unconfirmed(self, db: port.Database) -> str | None:
+        """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
+        if rows.live_instances(db):  # what is served was confirmed
+            return None
+        doubt = witness.why_unconfirmed(db, self.path)
+        return None if doubt is None else f"{doubt.what} {self.told(doubt.hint)}"
+
+    def listing(self, name: str, rows: Sequence[Any], columns: Sequence[str | Column], **how: Any) -> None:
+        """``output.listing``, as JSON where the command writes that."""
+        listing(self.is_json, name, rows, columns, **how)
+
+    def result(self, document: Mapping[str, Any]) -> None:
+        """``output.result``, as JSON where the command writes that."""
+        result(self.is_json, document)
+
+    def show_steps(self, steps: Iterable[Step], shorter: Mapping[str, str] = {}) -> None:
+        for count, step in enumerate(self.offered(steps)):
+            write(f"{'or:  ' if count else 'next:'} {renamed(step.command, shorter)}")
+            write(f"      {step.effect}")
 
 
 def _acts(step: Step) -> bool:
@@ -130,10 +177,8 @@ def now_ms() -> int:
 
 def configured(config: Path | None, store: str | None = None) -> Settings:
     """The settings of the configuration file, or of that which is found, and of the environment; ``store`` wins."""
-    from wsrm_mq.config import find_file, load
-
     overrides = {} if store is None else {"store": store}
-    return load(config or find_file(os.environ), os.environ, **overrides)
+    return loading.load(config or loading.find_file(os.environ), os.environ, **overrides)
 
 
 def together(*options: Callable[[C], C]) -> Callable[[C], C]:
@@ -180,12 +225,10 @@ def _placed(
 ) -> Callable[..., Any]:
     @wraps(command)
     def placed(*args: Any, store: str | None, config: Path | None, is_json: bool = False, **options: Any) -> Any:
-        from wsrm_mq.store.store import store_path
-
         settings = configured(config, store)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
-        place = Place(store_path(settings.store), flag, settings, is_json)
+        place = Place(stores.store_path(settings.store), flag, settings, is_json)
         try:
             return command(place, *args, **options)
         except WSRMError as error:
@@ -201,64 +244,23 @@ def _placed(
 _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 
 
-@contextmanager
-def looking(place: Place, *, any_known: bool = False) -> Iterator[Connection]:
-    """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
-    from wsrm_mq.store.driver import HEAD, connect_looker, store_errors
-    from wsrm_mq.store.sqlite.connection import CopyConnection
-    from wsrm_mq.store.sqlite.schema import KNOWN, revision
-
-    db = connect_looker(place.path)
-    if isinstance(db, CopyConnection):
-        say(f"{place.path}: nothing can be written beside it; this is what a temporary copy of it shows.")
-    try:
-        found = revision(db, place.path)
-        if found is None and not any_known:
-            raise StoreCorrupt(f"{place.path}: is empty.", "Make it a store with `wsrm-mq store init`.")
-        if found is not None and found not in KNOWN:
-            raise SchemaMismatch(f"{place.path}: has schema {found}, this version knows up to {HEAD}.")
-        if found != HEAD and not any_known:
-            raise SchemaMismatch(f"{place.path}: has schema {found}, this version works with {HEAD}.", _OLDER)
-        with store_errors(place.path):
-            yield db
-    finally:
-        db.close()
-
-
-@contextmanager
-def one_look(place: Place) -> Iterator[Database]:
-    """``looking`` at one state of the store, whatever is committed meanwhile."""
-    from wsrm_mq.store.driver import snapshot
-
-    with looking(place) as db, snapshot(db):
-        yield db
-
-
-def shorter_names(db: Database, identifiers: Iterable[str | None]) -> dict[str, str]:
+def shorter_names(db: port.Database, identifiers: Iterable[str | None]) -> dict[str, str]:
     """The parts of the identifiers of sequences that commands accept in place of them, where people read; none in a
     pipe."""
-    from wsrm_mq.views.reading import shortened
-
-    return shortened(db, identifiers) if is_terminal() else {}
+    return reading.shortened(db, identifiers) if is_terminal() else {}
 
 
-def tell_unseen(db: Database, asked: Query) -> None:
+def tell_unseen(db: port.Database, asked: query.Query) -> None:
     """Say with an empty answer which names of the query only part of the store was looked at for."""
-    from wsrm_mq.views.reading import unseen
-
-    for told in unseen(db, asked):
+    for told in reading.unseen(db, asked):
         say(told)
 
 
-def unconfirmed(place: Place, db: Database) -> str | None:
-    """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
-    from wsrm_mq.store.sqlite.witness import why_unconfirmed
-    from wsrm_mq.views.rows import live_instances
-
-    if live_instances(db):  # what is served was confirmed
-        return None
-    doubt = why_unconfirmed(db, place.path)
-    return None if doubt is None else f"{doubt.what} {place.told(doubt.hint)}"
+def renamed(command: str, shorter: Mapping[str, str]) -> str:
+    """A command with the names by which an operator may call sequences."""
+    for identifier, name in shorter.items():
+        command = command.replace(identifier, name)
+    return command
 
 
 def line_of(step: Step) -> str:
@@ -300,3 +302,63 @@ def _spelled(one: str) -> str:
     if one in "\\'":
         return f"\\{one}"
     return one if one.isprintable() else f"\\U{ord(one):08x}"
+
+
+_NEGATED: Final = re.compile(r"-[a-z]{2,}:")
+
+
+class Asking(click.Command):
+    """A command with a query. ``-key:value`` is a word of it, though it looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        words = [arg for arg in args[:end] if _NEGATED.match(arg)]
+        rest = [arg for arg in args[:end] if not _NEGATED.match(arg)]
+        words += args[end + 1 :]
+        return super().parse_args(ctx, [*rest, "--", *words] if words else rest)
+
+
+def query_argument(command: C) -> C:
+    """``[QUERY]…``; the command is called with ``query``, one text."""
+    argument = click.argument("query", nargs=-1, metavar="[QUERY]...", callback=_text, shell_complete=completing.query)
+    return argument(command)
+
+
+def _text(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> str:
+    return " ".join(words)
+
+
+def term_option(name: str, key: str, metavar: str, text: str) -> Callable[[C], C]:
+    """An option that means the same as ``key`` in a query; the command is called with that."""
+    return click.option(name, key, metavar=metavar, help=text, shell_complete=completing.values(key))
+
+
+_OF_STORES: Final = ("store", "config", "scope", "dry_run", "actor", "reason")
+"""The options that are only for a store on this machine."""
+
+
+def over_network(function: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command ``--server`` and ``--token``: with them the ``function`` of ``cli.far`` is called, with a node of
+    the server and whether JSON is wanted."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def placed(*args: Any, server: str | None, token: str | None, **options: Any) -> Any:
+            if server is None:
+                return command(*args, **options)
+            given = [name for name in _OF_STORES if options.pop(name, None)]
+            if given:
+                raise click.UsageError(f"--{given[0].replace('_', '-')} is for a store here, not for a --server.")
+
+            if not server.startswith(("http://", "https://")):
+                raise click.UsageError(f"{server!r} is no address of a queue server: it is https://HOST/PATH.")
+            with client.connect(server, "wsrm-mq", token=token or "") as node:
+                return getattr(import_module("wsrm_mq.cli.far"), function)(node, *args, **options)
+
+        secret = click.option(
+            "--token", metavar="TOKEN", envvar="WSRM_QUEUE_TOKEN", help="For the server. Default: $WSRM_QUEUE_TOKEN."
+        )
+        where = click.option("--server", metavar="URL", help="At this queue server, in place of a store here.")
+        return where(secret(placed))
+
+    return decorate

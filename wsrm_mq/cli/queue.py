@@ -3,29 +3,216 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import click
 
-from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import Column, as_json, end_of, fields, key, listing, say, when, word, write
-from wsrm_mq.cli.place import POSITION, Place, in_store, now_ms, one_look, paged
-from wsrm_mq.cli.queue_acts import bind, declare, delete, purge, unbind
-from wsrm_mq.cli.queue_common import consumed, filter_option, give, name_argument, output_option
-from wsrm_mq.cli.queue_messages import connect_to, get, put, tail
+from wsrm_mq.cli.acts import Care, named, tried, will
+from wsrm_mq.cli.node import way_of
+from wsrm_mq.cli.output import Column, as_json, as_line, cell, end_of, fields, key, listing, say, when, word, write
+from wsrm_mq.cli.place import (
+    BEHIND,
+    POSITION,
+    Asking,
+    Place,
+    in_store,
+    now_ms,
+    over_network,
+    paged,
+    query_argument,
+    together,
+)
+from wsrm_mq.cli.queue_acts import (
+    bind,
+    consumed,
+    declare,
+    delete,
+    filter_option,
+    give,
+    give_taken,
+    given,
+    name_argument,
+    output_option,
+    purge,
+    unbind,
+    values_of,
+)
 from wsrm_mq.errors import NotFound
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment, span
 
-if TYPE_CHECKING:
-    from wsrm_mq.node.neighbours import Reach
-    from wsrm_mq.queue.browsing import Peeked, Stats
-    from wsrm_mq.queue.declaring import Declared
-    from wsrm_mq.store.filtering import Filter
-    from wsrm_mq.store.port import Database
-    from wsrm_mq.views.query import Query
+with on_use():
+    from wsrm_mq import node as nodes
+    from wsrm_mq.cli import node
+    from wsrm_mq.node import Node, neighbours, payload
+    from wsrm_mq.queue import browsing, declaring, express, filters, policies
+    from wsrm_mq.queue import put as putting
+    from wsrm_mq.store import filtering, port, transaction
+    from wsrm_mq.views import overview, query, queues, reading, rows
+
+
+R = TypeVar("R")
+
+
+def connect_to(place: Place, name: str) -> Node:
+    return nodes.connect(place.path, name, auto_create=False)
+
+
+message_options: Final = together(
+    click.option("--type", metavar="TEXT", help="Its type, for filters."),
+    click.option("--message-id", metavar="ID", help="One that was put lately under this id is the same message."),
+    click.option(
+        *("--property", "properties"), metavar="NAME=VALUE", multiple=True, callback=values_of, help="For filters."
+    ),
+    click.option("--content-type", metavar="TYPE", help="The type of its body."),
+    click.option("--priority", type=click.IntRange(0, 9), help="What is higher comes first. Default: 4."),
+    click.option("--ttl", metavar="SECONDS", type=click.FloatRange(0), help="Not taken by then it is a dead letter."),
+    click.option("--delay", metavar="SECONDS", type=click.FloatRange(0), help="It is ready after so long."),
+    click.option("--group", metavar="KEY", help="Messages of a group are delivered in their order."),
+)
+"""The options of a message that is put."""
+
+
+def put_by_hand(
+    place: Place,
+    file: BinaryIO,
+    who: str,
+    event: str,
+    where: str,
+    put: Callable[[Node, bytes, dict[str, Any]], tuple[R, int | None]],
+    options: dict[str, Any],
+) -> R:
+    """Have a node put a file with the ``options`` that were given; the ledger says who did, and where. ``put`` answers
+    what came of it, and the position."""
+    with place.looking():
+        pass
+    with connect_to(place, who) as node:
+        done, position = put(node, file.read(), given(options))
+        node.call(lambda tx: tx.add_ledger(event, None, position=position, actor=who, reason=where))
+    return done
+
+
+@click.command()
+@over_network("put")
+@in_store
+@name_argument
+@click.argument("file", type=click.File("rb"))
+@message_options
+@tried
+def put(place: Place, name: str, file: BinaryIO, care: Care, **options: Any) -> None:
+    """Put a file into a queue as one message.
+
+    FILE may be - for standard input. A queue that is not here may be one that a route leads to.
+
+    \b
+    Example: wsrm-mq queue put orders order.xml --type place --priority 7
+             wsrm-mq queue put orders - --property region=eu
+    """
+    with place.looking() as db:
+        _is_here, way = way_of(db, name)
+        if way is None:
+            consumed(db, name)
+
+    def stored(node: Node, body: bytes, wished: dict[str, Any]) -> tuple[int, int]:
+        return (node.put(name, body, timeout=0, **wished),) * 2
+
+    if care.dry_run:
+        body = file.read()
+        if way is None:
+            _rehearse(place, name, body, options)
+        will(f"put {len(body)} bytes into {name}", care.dry_run)
+    position = None if care.dry_run else put_by_hand(place, file, care.actor, "put", name, stored, options)
+    place.result({"queue": name, "position": position, "dry_run": care.dry_run})
+    if way is not None and not care.dry_run:
+        say(place.told(f"It waits for {way.next_hop}: `wsrm-mq node show` says what does."))
+
+
+def _rehearse(place: Place, name: str, body: bytes, options: dict[str, Any]) -> None:
+    """Put a message, and take that back. Raises what would be raised."""
+
+    def verb(tx: transaction.Transaction) -> None:
+        putting.put_many(
+            tx, declaring.declared(tx, name), [payload.stored(body, given(options), now=tx.now, client=None)]
+        )
+
+    place.run(verb, dry_run=True)
+
+
+@click.command()
+@over_network("get")
+@in_store
+@name_argument
+@click.option("--wait", metavar="SECONDS", type=click.FloatRange(0), default=0.0, help="So long, where none is ready.")
+@click.option("--no-ack", is_flag=True, help="Give it back after it was written.")
+@filter_option
+@output_option
+@named
+def get(
+    place: Place, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None, care: Care
+) -> None:
+    """Take the next message of a queue and write its body.
+
+    It goes to standard output, or a file. The message is acknowledged when it was written; what could not be written
+    is given back.
+
+    \b
+    Example: wsrm-mq queue get orders --output order.xml
+             wsrm-mq queue get orders --no-ack --wait 10
+    """
+    with place.looking() as db:
+        consumed(db, name)
+    with connect_to(place, "wsrm-mq queue") as node:
+        found = node.receive(name, 1, wait=wait, filter=wanted)
+        if not found:
+            steps = f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased."
+            raise NotFound(f"Nothing is ready in {name}: {steps}")
+        position = found[0].position
+        give_taken(place.is_json, found[0], no_ack, output)
+        if not no_ack:
+            node.call(lambda tx: tx.add_ledger("taken_by_hand", None, position=position, actor=care.actor, reason=name))
+
+
+@click.command()
+@in_store
+@name_argument
+@click.option("--after", metavar="POSITION", type=BEHIND, help="Begin behind this position. Default: with the newest.")
+@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
+def tail(place: Place, name: str, after: int | None, interval: float) -> None:
+    """Show what comes into a queue, as it comes.
+
+    Until Ctrl-C. Also what a consumer takes at once, and nothing changes by it.
+
+    \b
+    Example: wsrm-mq queue tail orders
+             wsrm-mq queue tail orders --after 0 --json
+    """
+    with place.looking() as db:
+        browsing.check_peek(consumed(db, name))
+    for one in _coming(place, name, after, interval):
+        if place.is_json:
+            as_line(one._asdict())
+        else:
+            told = (one.position, moment(one.received_at), one.state, one.message_id, one.action, one.body_size)
+            write("\t".join(cell(value) for value in told), keep="\t")
+
+
+def _coming(place: Place, name: str, after: int | None, interval: float) -> Iterator[rows.MessageView]:
+    """The messages that come into a queue behind a position. Each look is of its own: a slow reader holds up no
+    checkpoint."""
+    asked = place.query("").having(queue=name)
+    while True:
+        with place.looking() as db:
+            if after is None:
+                after = next((one.position for one in reading.messages(db, asked, newest=True, limit=1)), 0)
+            found = list(reading.messages(db, asked, after=after))
+        yield from found
+        after = found[-1].position if found else after
+        time.sleep(interval)
+
 
 PIECE: Final = 500
 """Messages that are looked at together where a query is asked of them."""
@@ -46,7 +233,7 @@ for _command in (declare, bind, unbind, put, get, tail, purge, delete):
 @click.option(
     "--scope", type=click.Choice(["site", "enterprise"]), help="What the nodes offer to one another, this one included."
 )
-def list_(place: Place, scope: Reach | None) -> None:
+def list_(place: Place, scope: neighbours.Reach | None) -> None:
     """List every queue of the store, those of wrapped services too.
 
     With --scope: the queues that this node and others offer to one another.
@@ -56,17 +243,13 @@ def list_(place: Place, scope: Reach | None) -> None:
              wsrm-mq queue list --scope site
     """
     if scope is not None:
-        from wsrm_mq.cli.node import list_offers
-
-        list_offers(place, scope)
+        node.list_offers(place, scope)
         return
-    from wsrm_mq.queue import browsing, express
-    from wsrm_mq.views.overview import waiting
 
-    with one_look(place) as db:
+    with place.one_look() as db:
         for name, keeper in express.keepers(db).items():
             say(_elsewhere(name, keeper.pid))
-        served, now = waiting(db), now_ms()
+        served, now = overview.waiting(db), now_ms()
         rows = []
         for one in browsing.every(db):
             had = browsing.stats(db, one, now)
@@ -83,7 +266,7 @@ def tell_queues(is_json: bool, rows: list[dict[str, Any]]) -> None:
     listing(is_json, "queues", rows, (*columns, when("oldest", "oldest_at", rank=1)))
 
 
-def in_short(had: Stats) -> dict[str, Any]:
+def in_short(had: browsing.Stats) -> dict[str, Any]:
     counts = {"ready": had.ready, "held": sum(had.held.values()), "leased": had.leased, "dead": had.dead}
     return {**counts, "bytes": had.bytes, "oldest_at": _ms(had.oldest_at)}
 
@@ -103,17 +286,13 @@ def show(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue show orders
     """
-    from wsrm_mq.queue import browsing
-    from wsrm_mq.queue.policies import as_values
-    from wsrm_mq.views import queues
-
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = consumed(db, name)
         had = browsing.stats(db, found, now_ms())
         pace = next((one.pace for one in queues.consumed(db) if one.queue == name), "")
         consumers = [one for one in queues.subscriptions(db) if one.queue == name]
         topics = [one for one in queues.bindings(db) if one.queue == name]
-    policy = as_values(found.policy)
+    policy = policies.as_values(found.policy)
     if place.is_json:
         its = {
             "consumers": [{"client": one.client, "pid": one.pid, "state": one.state} for one in consumers],
@@ -149,9 +328,7 @@ def stats(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue stats orders
     """
-    from wsrm_mq.queue import browsing, express
-
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = consumed(db, name)
         had = browsing.stats(db, found, now_ms())
         has_express = name in express.keepers(db)
@@ -161,7 +338,7 @@ def stats(place: Place, name: str) -> None:
     tell_stats(place.is_json, name, had)
 
 
-def tell_stats(is_json: bool, queue: str, had: Stats) -> None:
+def tell_stats(is_json: bool, queue: str, had: browsing.Stats) -> None:
     keeper = had.keeper
     if is_json:
         times = {name: _ms(getattr(had, name)) for name in ("oldest_at", "oldest_age", "last_put_at")}
@@ -202,12 +379,10 @@ def peek(place: Place, name: str, query: str, after: int, limit: int, wanted: st
              wsrm-mq queue peek orders state:held since:2h
              wsrm-mq queue peek orders 42 --output order.xml
     """
-    from wsrm_mq.queue import browsing, express, filters
-
     position = POSITION(query) if query.isdecimal() else None
     if output is not None and position is None:
         raise click.UsageError("--output is for the body of one message: name its position.")
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = consumed(db, name)
         if (keeper := express.keepers(db).get(name)) is not None:
             say(_elsewhere(name, keeper.pid))
@@ -232,18 +407,20 @@ def tell_peeked(is_json: bool, rows: list[dict[str, Any]], limit: int) -> None:
 
 
 def _fitting(
-    db: Database, queue: Declared, asked: Query, after: int, limit: int, wanted: Filter | None
-) -> list[Peeked]:
+    db: port.Database,
+    queue: declaring.Declared,
+    asked: query.Query,
+    after: int,
+    limit: int,
+    wanted: filtering.Filter | None,
+) -> list[browsing.Peeked]:
     """Up to ``limit`` messages of a queue behind a position that fit a query and a filter."""
-    from wsrm_mq.queue import browsing
-    from wsrm_mq.views.reading import messages
-
-    seen: list[Peeked] = []
+    seen: list[browsing.Peeked] = []
     count = max(limit, PIECE) if asked.text else limit
     while page := browsing.peek(db, queue, now_ms(), after, count, wanted):
         first, after = page[0].seen.position, page[-1].seen.position
         if asked.text:
-            fitting = {one.position for one in messages(db, asked.having(pos=f"{first}-{after}"))}
+            fitting = {one.position for one in reading.messages(db, asked.having(pos=f"{first}-{after}"))}
             page = [one for one in page if one.seen.position in fitting]
         seen += page
         if not asked.text or len(seen) >= limit:
@@ -251,7 +428,7 @@ def _fitting(
     return seen[:limit]
 
 
-def _facts(one: Peeked) -> dict[str, Any]:
+def _facts(one: browsing.Peeked) -> dict[str, Any]:
     seen = one.seen
     told = {"position": seen.position, "message_id": seen.message_id or f"#{seen.message}", "type": seen.type}
     told |= {"state": one.state, "reason": one.reason or None, "priority": seen.priority}

@@ -1,30 +1,106 @@
-"""``wsrm-mq queue declare``, ``bind``, ``unbind``, ``purge`` and ``delete``: each leaves a line in the ledger."""
+"""``wsrm-mq queue declare``, ``bind``, ``unbind``, ``purge`` and ``delete``, each of which leaves a line in the ledger;
+and what the commands of queues have in common."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import click
 
-from wsrm_mq.cli.acts import Care, acting, actor_option, carry_out, changed, dry_run_option, login, will
-from wsrm_mq.cli.network import over_network
-from wsrm_mq.cli.output import result
-from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, looking
-from wsrm_mq.cli.queue_common import consumed, filter_option, name_argument, values_of
-from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy
+from wsrm_mq.cli import completing
+from wsrm_mq.cli.acts import Care, acting, carry_out, changed, done, tried, will
+from wsrm_mq.cli.output import as_json, encoded, into_file, is_terminal, result, say, write
+from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, over_network
+from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy, UnknownQueue
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-if TYPE_CHECKING:
-    from wsrm_mq.queue.clearing import Cleared
-    from wsrm_mq.queue.declaring import Declared
-    from wsrm_mq.store.transaction import Transaction
+with on_use():
+    from wsrm_mq.node import message
+    from wsrm_mq.queue import browsing, clearing, declaring, express, policies, routing, topics
+    from wsrm_mq.store import port, transaction
 
-R = TypeVar("R")
+
+name_argument: Final = click.argument("name", metavar="QUEUE", shell_complete=completing.values("queue"))
+output_option: Final = click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="The body into this file, which is made."
+)
+filter_option: Final = click.option("--filter", "wanted", metavar="TEXT", help='Only what fits: "priority > 5".')
+
+
+def consumed(db: port.Database, name: str) -> declaring.Declared:
+    """The queue. Raises ``NotFound``, and ``NotAllowed`` for one that a service is called from, with what to do."""
+    try:
+        return declaring.read(db, name)
+    except UnknownQueue:
+        steps = f"`wsrm-mq queue list` has those that there are; `wsrm-mq queue declare {quote(name)}` makes it."
+        raise NotFound(f"There is no queue {name}{_elsewhere(db, name)}: {steps}") from None
+    except NotAllowed as error:
+        term = quote(f"queue:{name}")
+        raise NotAllowed(f"{error} See what is there with `wsrm-mq message list {term}`.") from None
+
+
+def _elsewhere(db: port.Database, name: str) -> str:
+    among = routing.routes(db)
+    if (way := routing.choose(among, name)) is not None:
+        return f" here, and what is put there goes to {way.next_hop}"
+    return " here, and no route of `wsrm-mq route list` is for it" if among else ""
+
+
+def give(is_json: bool, body: bytes, facts: dict[str, Any], output: Path | None) -> None:
+    """Write a body out; when this is left it is written."""
+    if output is not None:
+        into_file(body, output)
+    if is_json:
+        as_json(message=facts, **({} if output is not None else encoded(body)))
+    elif output is None and is_terminal():
+        write(body.decode("utf-8", "backslashreplace"), keep="\n\t")
+    elif output is None:
+        sys.stdout.buffer.write(body)
+    sys.stdout.flush()
+
+
+def give_taken(is_json: bool, one: message.Message, no_ack: bool, output: Path | None) -> None:
+    """Write out a message that was leased, and settle it."""
+    facts = {name: getattr(one, name) for name in ("position", "message_id", "type", "topic", "content_type")}
+    facts |= {name: getattr(one, name) for name in ("properties", "priority", "deliveries")}
+    give(is_json, one.body, {**facts, "acknowledged": not no_ack}, output)
+    if no_ack:
+        one.release()
+    else:
+        one.ack()
+    say(f"{one.message_id} at position {one.position} is {'given back' if no_ack else 'acknowledged'}.")
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a message that were given; an empty mapping is none."""
+    return {option: value for option, value in options.items() if value not in (None, {})}
+
+
+def values_of(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Words ``NAME=VALUE``, each value read as JSON where it is that."""
+    values: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{one!r}: write NAME=VALUE.")
+        values[name] = _read(value)
+    return values
+
+
+def _read(value: str) -> Any:
+    """The value that JSON reads, else a text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 pattern_argument: Final = click.argument("pattern")
@@ -35,9 +111,8 @@ pattern_argument: Final = click.argument("pattern")
 @in_store
 @name_argument
 @click.argument("options", nargs=-1, metavar="[OPTION=VALUE]...", callback=values_of)
-@dry_run_option
-@actor_option
-def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, actor: str | None) -> None:
+@tried
+def declare(place: Place, name: str, options: dict[str, Any], care: Care) -> None:
     """Make a queue, or change the policy of one.
 
     Options that are not named stay; `queue show` has all of them. A value is JSON, or a text.
@@ -46,18 +121,16 @@ def declare(place: Place, name: str, options: dict[str, Any], dry_run: bool, act
     Example: wsrm-mq queue declare orders max_failures=5 ttl=3600
              wsrm-mq queue declare orders ttl=null --dry-run
     """
-    from wsrm_mq.queue import declaring
-    from wsrm_mq.queue.policies import as_values
 
-    def verb(tx: Transaction) -> tuple[bool, Declared]:
+    def verb(tx: transaction.Transaction) -> tuple[bool, declaring.Declared]:
         before = tx.queue_row(name)
         made = declaring.declare(tx, name, options)
         if before is None or made.stored_policy != before[-1]:
-            tx.add_ledger("queue_declared", made.key, actor=actor or login(), reason=json.dumps(options))
+            tx.add_ledger("queue_declared", made.key, actor=care.actor, reason=json.dumps(options))
         return before is None, made
 
-    is_new, made = done(place, verb, dry_run)
-    tell_declared(place.is_json, name, is_new, as_values(made.policy), dry_run)
+    is_new, made = done(place, care, verb)
+    tell_declared(place.is_json, name, is_new, policies.as_values(made.policy), care.dry_run)
 
 
 def tell_declared(is_json: bool, name: str, is_new: bool, policy: dict[str, Any], dry_run: bool = False) -> None:
@@ -66,21 +139,14 @@ def tell_declared(is_json: bool, name: str, is_new: bool, policy: dict[str, Any]
     changed(is_json, dry_run, would, did, queue=name, made=is_new, policy=policy)
 
 
-def done(place: Place, verb: Callable[[Transaction], R], dry_run: bool) -> R:
-    with looking(place):  # one that is no store, or an older one, is told as every command tells it
-        pass
-    return place.run(verb, dry_run=dry_run)
-
-
 @click.command()
 @over_network("bind")
 @in_store
 @name_argument
 @pattern_argument
 @filter_option
-@dry_run_option
-@actor_option
-def bind(place: Place, name: str, pattern: str, wanted: str | None, dry_run: bool, actor: str | None) -> None:
+@tried
+def bind(place: Place, name: str, pattern: str, wanted: str | None, care: Care) -> None:
     """Lead what is published to topics into a queue.
 
     In PATTERN * is one level of a topic, and # at its end all that follows.
@@ -89,16 +155,15 @@ def bind(place: Place, name: str, pattern: str, wanted: str | None, dry_run: boo
     Example: wsrm-mq queue bind audit "orders/#"
              wsrm-mq queue bind large orders/placed --filter "amount > 1000"
     """
-    from wsrm_mq.queue import topics
 
-    def verb(tx: Transaction) -> None:
+    def verb(tx: transaction.Transaction) -> None:
         found = _bindable(tx, name)
         topics.bind(tx, pattern, found, wanted)
         told = pattern if wanted is None else f"{pattern}, {wanted}"
-        tx.add_ledger("bound", found.key, actor=actor or login(), reason=told)
+        tx.add_ledger("bound", found.key, actor=care.actor, reason=told)
 
-    done(place, verb, dry_run)
-    tell_bound(place.is_json, name, pattern, wanted, dry_run)
+    done(place, care, verb)
+    tell_bound(place.is_json, name, pattern, wanted, care.dry_run)
 
 
 def tell_bound(is_json: bool, name: str, pattern: str, wanted: str | None, dry_run: bool = False) -> None:
@@ -111,9 +176,8 @@ def tell_bound(is_json: bool, name: str, pattern: str, wanted: str | None, dry_r
 @in_store
 @name_argument
 @pattern_argument
-@dry_run_option
-@actor_option
-def unbind(place: Place, name: str, pattern: str, dry_run: bool, actor: str | None) -> None:
+@tried
+def unbind(place: Place, name: str, pattern: str, care: Care) -> None:
     """Lead nothing of a pattern into a queue any more.
 
     What is there stays. Bindings with filters go too.
@@ -121,17 +185,16 @@ def unbind(place: Place, name: str, pattern: str, dry_run: bool, actor: str | No
     \b
     Example: wsrm-mq queue unbind audit "orders/#"
     """
-    from wsrm_mq.queue import topics
 
-    def verb(tx: Transaction) -> int:
+    def verb(tx: transaction.Transaction) -> int:
         found = _bindable(tx, name)
         count = topics.unbind(tx, pattern, found)
         if not count:
             raise NotFound(f"Nothing of the pattern {pattern} leads into {name}: `wsrm-mq topic list` has what does.")
-        tx.add_ledger("unbound", found.key, actor=actor or login(), reason=pattern)
+        tx.add_ledger("unbound", found.key, actor=care.actor, reason=pattern)
         return count
 
-    tell_unbound(place.is_json, name, pattern, done(place, verb, dry_run), dry_run)
+    tell_unbound(place.is_json, name, pattern, done(place, care, verb), care.dry_run)
 
 
 def tell_unbound(is_json: bool, name: str, pattern: str, count: int, dry_run: bool = False) -> None:
@@ -140,7 +203,7 @@ def tell_unbound(is_json: bool, name: str, pattern: str, count: int, dry_run: bo
     changed(is_json, dry_run, would, did, queue=name, pattern=pattern, bindings=count)
 
 
-def _bindable(tx: Transaction, name: str) -> Declared:
+def _bindable(tx: transaction.Transaction, name: str) -> declaring.Declared:
     """The queue. Raises ``NotAllowed`` for a durable subscription's, which is bound by that."""
     found = consumed(tx.db, name)
     if found.kind == "subscription":
@@ -156,17 +219,15 @@ class Clear(NamedTuple):
     event: str
     text: str
     reason: str
-    last: Callable[[Transaction, Declared], Cleared]
-    check: Callable[[Transaction, Declared], None] = lambda _tx, _found: None
+    last: Callable[[transaction.Transaction, declaring.Declared], clearing.Cleared]
+    check: Callable[[transaction.Transaction, declaring.Declared], None] = lambda _tx, _found: None
     takes_leased: bool = False
 
 
 def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper: int | None = None) -> None:
-    from wsrm_mq.queue import browsing, clearing
-
     why = care.why()
 
-    def checked(tx: Transaction) -> tuple[Declared, Cleared]:
+    def checked(tx: transaction.Transaction) -> tuple[declaring.Declared, clearing.Cleared]:
         found = consumed(tx.db, name)
         if not found.is_declared:
             steps = "`wsrm-mq dead-letter discard QUERY` gives dead letters up."
@@ -176,20 +237,20 @@ def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper
         count, leased = clearing.tally(tx, found, lower, upper)
         return found, clearing.Cleared(count + leased) if how.takes_leased else clearing.Cleared(count, leased)
 
-    def last(tx: Transaction) -> Cleared:
+    def last(tx: transaction.Transaction) -> clearing.Cleared:
         found, _count = checked(tx)
         with _by_command(name):
             cleared = how.last(tx, found)
         tx.add_ledger(how.event, found.key, **why)
         return cleared
 
-    def do(is_dry: bool) -> Cleared:
+    def do(is_dry: bool) -> clearing.Cleared:
         found, count = place.run(checked, dry_run=True)
         if is_dry:
             return count
         given_up = 0
         if count.settled > clearing.PIECE:
-            with looking(place) as db:
+            with place.looking() as db:
                 newest = browsing.last_unsettled(db, found)
             to = newest if upper is None else min(upper, newest)
             part = partial(clearing.purge_part, name=name, upper=to, reason=how.reason)
@@ -201,10 +262,12 @@ def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper
         left = f"; {counted(cleared.skipped, 'message')} that consumers have leased stay" if cleared.skipped else ""
         will(f"{how.text} {name}: {counted(cleared.settled, 'message')} given up{left}", care.dry_run)
 
-    with looking(place):
+    with place.looking():
         pass
-    done = carry_out(place, care, do, tell)
-    result(place.is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": care.dry_run})
+    cleared = carry_out(place, care, do, tell)
+    result(
+        place.is_json, {"queue": name, "purged": cleared.settled, "skipped": cleared.skipped, "dry_run": care.dry_run}
+    )
 
 
 @contextmanager
@@ -235,9 +298,8 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
-    from wsrm_mq.queue import clearing
 
-    def rest(tx: Transaction, found: Declared) -> Cleared:
+    def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
         return clearing.purge(tx, found, lower, upper)
 
     clear(place, care, name, Clear("queue_purged", "purge", "purged", rest), lower, upper)
@@ -257,16 +319,15 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
     \b
     Example: wsrm-mq queue delete orders --if-empty --reason "moved"
     """
-    from wsrm_mq.queue import clearing, express, topics
 
-    def check(tx: Transaction, found: Declared) -> None:
+    def check(tx: transaction.Transaction, found: declaring.Declared) -> None:
         if not force:
             clearing.refuse_busy(tx, found, if_empty=if_empty)
             express.refuse_kept(tx, found)
             if if_unused:
                 topics.refuse_used(tx, found.name)
 
-    def rest(tx: Transaction, found: Declared) -> Cleared:
+    def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
         return express.delete(tx, found, if_empty=if_empty, force=force)
 
     clear(place, care, name, Clear("queue_deleted", "delete", "queue_deleted", rest, check, takes_leased=force))

@@ -1,45 +1,120 @@
-"""``wsrm-mq replay``: stored messages are delivered again, by a plan that is made, looked at, and run as it is."""
+"""``wsrm-mq replay``: stored messages are delivered again, by a plan that is made, looked at, and run as it is: to
+``app``, ``module:attribute`` or a URL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from shlex import quote
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, ask, careful, login, reason_given, signed
-from wsrm_mq.cli.asking import Asking, query_argument
+from wsrm_mq.cli.acts import Care, acting, careful, login, signed
 from wsrm_mq.cli.output import (
     Column,
     Exit,
+    Stopped,
     as_json,
     end_of,
     facts,
     fields,
+    in_a_line,
     key,
-    listing,
     rows_of,
     say,
+    shown,
     when,
     word,
     write,
 )
-from wsrm_mq.cli.place import Place, in_store, looking
-from wsrm_mq.cli.progress import shown
+from wsrm_mq.cli.place import Asking, Place, in_store, query_argument
 from wsrm_mq.cli.store import Age
-from wsrm_mq.cli.targets import call_of, check_target, named, policy_of
+from wsrm_mq.errors import NotAllowed, NotAnswered, NotFound, StoreError, WSRMError
 from wsrm_mq.events.inert import inert
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, first_line, moment
 
-if TYPE_CHECKING:
-    from wsrm_mq.replay.plan import About, Line
-    from wsrm_mq.replay.run import Progress
-    from wsrm_mq.views.rows import PlanView
+with on_use():
+    from wsrm_mq import hooks
+    from wsrm_mq.delivery import delivery
+    from wsrm_mq.engine import engine
+    from wsrm_mq.queue import policy
+    from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.serving import logs, wrapping
+    from wsrm_mq.views import rows
+
+
+# An application by its name, as an operator writes it.
+
+
+def imported(name: str) -> Any:
+    """The application that ``name`` means: ``module:attribute``."""
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise Stopped(f"{name!r} names no application; write MODULE:ATTRIBUTE, for example orders:app.", Exit.USAGE)
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise Stopped(f"{module} needs {error.name}, which is not installed.", Exit.USAGE) from error
+        raise Stopped(f"there is no module {error.name} in {os.getcwd()} or on the Python path.", Exit.USAGE) from error
+    except WSRMError:
+        raise
+    except Exception as error:
+        raise Stopped(f"{module} cannot be imported: {in_a_line(error)}", Exit.USAGE) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise Stopped(f"{module} has no attribute {attribute}.", Exit.USAGE)
+        found = getattr(found, part)
+    if not callable(found):
+        raise Stopped(f"{name} is no application: it cannot be called.", Exit.USAGE)
+    return found
+
+
+def call_of(place: Place, target: str, *, connects: bool = False) -> delivery.Call | None:
+    """The call that delivers messages here to ``target``; ``None``: the service that runs delivers them. Where the
+    target cannot be called the command ends, with status 2."""
+    if target == "app":
+        return None
+    if "://" in target:
+        try:
+            running.check_address(target, place.settings.replay_targets, connects=connects)
+        except (NotAllowed, NotAnswered) as error:
+            raise Stopped(f"--to {error}", Exit.USAGE) from error
+        return running.to_address(target, policy_of(place), place.settings.replay_targets)
+    if ":" not in target:
+        raise Stopped(f"--to {target}: is no target; write app, MODULE:ATTRIBUTE or a URL.", Exit.USAGE)
+
+    with engine.standing_aside():  # this process delivers what the plan says, and nothing else
+        application = imported(target)
+    wrapped = wrapping.found_in(application)
+    if hooks.is_asgi(application):
+        told = f"--to {target}: is an ASGI application, which needs its server: serve it, and use --to app."
+        raise Stopped(told, Exit.USAGE)
+    if wrapped:
+        return wrapped[0].deliver
+    settings = place.settings
+    return running.to_application(application, policy_of(place), headers=settings.headers, max_reply=settings.max_reply)
+
+
+def policy_of(place: Place) -> Callable[[str | None], policy.QueuePolicy]:
+    """The policy of a partner, as it is configured where the command runs."""
+    settings = place.settings
+    return lambda partner: settings.policy(settings.partners.get(partner or ""))
+
+
+def named(target: str) -> str:
+    """The name of a target, for people."""
+    return "the service that runs" if target == "app" else target
 
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -75,8 +150,7 @@ def plan(
     as_new: bool,
     skip_missing: bool,
     marks_kept: int | None,
-    actor: str | None,
-    reason: str | None,
+    care: Care,
 ) -> None:
     """Freeze what fits QUERY as a plan. Nothing is delivered yet.
 
@@ -87,18 +161,16 @@ def plan(
     Example: wsrm-mq replay plan queue:/orders since:2026-11-01 -o day.json \\
                  --to https://rebuilt.example/orders --reason "rebuilt"
     """
-    from wsrm_mq.replay import Wishes, document, make_plan
-
     if not query:
         raise click.UsageError("Say what is to be delivered again, for example queue:/orders since:2h.")
-    check_target(place, target)
-    why = reason_given(reason)
-    with looking(place):
+    call_of(place, target, connects=True)
+    why = care.why()
+    with place.looking():
         pass
-    wishes = Wishes(query, target, as_new, skip_missing, marks_kept, actor or login(), why)
-    header = make_plan(place.path, wishes, output)
+    wishes = planned.Wishes(query, target, as_new, skip_missing, marks_kept, **why)
+    header = planned.make_plan(place.path, wishes, output)
     if place.is_json:
-        as_json(plan=document(header), file=str(output))
+        as_json(plan=planned.document(header), file=str(output))
         return
     show_header(header)
     file = quote(str(output))
@@ -118,18 +190,16 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
 
     Example: wsrm-mq replay show plan.json --after 1000 --limit 50
     """
-    from wsrm_mq.replay import PlanFile, document
-
     refused = _why_not_run(place, file)
-    with PlanFile(file) as found:
+    with planned.PlanFile(file) as found:
         lines = found.lines(after)
         if is_all and not place.is_json:
             click.echo_via_pager(_as_text(found.header, refused, lines))
             return
         some = list(islice(lines, None if is_all else limit))
-        numbered = [{"line": number, **document(line)} for number, line in some]
+        numbered = [{"line": number, **planned.document(line)} for number, line in some]
         if place.is_json:
-            as_json(plan=document(found.header), refused=refused, lines=numbered)
+            as_json(plan=planned.document(found.header), refused=refused, lines=numbered)
             return
         show_header(found.header, refused)
         write("")
@@ -140,11 +210,8 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
 
 def _why_not_run(place: Place, file: Path) -> str | None:
     """Why ``replay run`` would refuse the file; ``None``: it would not."""
-    from wsrm_mq.errors import NotAllowed, NotFound, StoreError
-    from wsrm_mq.replay import check_plan
-
     try:
-        check_plan(place.path, file)
+        running.check_plan(place.path, file)
     except (NotAllowed, NotFound, StoreError) as error:
         return str(error)
     return None
@@ -153,8 +220,7 @@ def _why_not_run(place: Place, file: Path) -> str | None:
 # what is shown
 
 
-def show_header(header: About, refused: str | None = None) -> None:
-
+def show_header(header: planned.About, refused: str | None = None) -> None:
     messages, groups = counted(header.messages, "message"), counted(header.groups, "group")
     fields(
         [
@@ -163,10 +229,7 @@ def show_header(header: About, refused: str | None = None) -> None:
             ("made", f"{moment(header.made_at)} by {header.actor}: {header.reason}"),
             ("query", header.query),
             ("target", named(header.target)),
-            (
-                "messages",
-                f"{messages} in {groups}, {header.bytes} bytes",
-            ),
+            ("messages", f"{messages} in {groups}, {header.bytes} bytes"),
             ("of them", ", ".join(f"{count} {word}" for word, count in header.counts.items())),
             ("left out", [f"{one.messages} {one.why} (such as {one.example})" for one in header.left_out]),
             ("take care", [line for warning in header.warnings for line in wrap(warning, WIDTH - 12)]),
@@ -184,8 +247,7 @@ _COLUMNS: Final = (
 )
 
 
-def _as_text(header: About, refused: str | None, lines: Iterator[tuple[int, Line]]) -> Iterator[str]:
-
+def _as_text(header: planned.About, refused: str | None, lines: Iterator[tuple[int, planned.Line]]) -> Iterator[str]:
     if refused:
         yield inert(f"not run: {refused}") + "\n"
     yield f"plan {header.id}: {counted(header.messages, 'message')} to {named(header.target)}\n"
@@ -216,8 +278,7 @@ def run(
     rate: float | None,
     stop_on_error: bool,
     target: str | None,
-    dry_run: bool,
-    yes: bool,
+    care: Care,
 ) -> None:
     """Run a plan, or what is left of it. Ctrl-C stops it; run again, it goes on where it was.
 
@@ -226,29 +287,23 @@ def run(
 
     Example: wsrm-mq replay run plan.json --rate 50
     """
-    from wsrm_mq.replay import PlanFile, check_plan
-    from wsrm_mq.serving.logs import keep_quiet
-    from wsrm_mq.views.rows import outcomes
-
-    with looking(place):
+    with place.looking():
         pass
-    known = check_plan(place.path, file)
-    with PlanFile(file) as found:
+    known = running.check_plan(place.path, file)
+    with planned.PlanFile(file) as found:
         header = found.header
-    with looking(place) as db:
-        entered = outcomes(db, header.id).get("waiting", 0)
+    with place.looking() as db:
+        entered = rows.outcomes(db, header.id).get("waiting", 0)
     where = target or known.target
     for warning in header.warnings:
         say(fill(f"- {warning}", WIDTH, subsequent_indent="  "), keep="\n")
     left = f"{known.messages - known.line + entered} of {counted(known.messages, 'message')} to {named(where)}"
-    if dry_run:
-        say(f"This would deliver {left}. Nothing was changed.")
+    if not care.allows(f"deliver {left}"):
         return
-    ask(f"This will deliver {left}.", yes)
-    keep_quiet()  # what failed is in the ledger, and is told at the end
+    logs.keep_quiet()  # what failed is in the ledger, and is told at the end
     progress = _run(place, file, where, place.is_json, rate=rate, stop_on_error=stop_on_error)
-    with looking(place) as db:
-        found_outcomes = outcomes(db, header.id)
+    with place.looking() as db:
+        found_outcomes = rows.outcomes(db, header.id)
         ended = _plan(place, header.id)
     if place.is_json:
         as_json(plan=ended._asdict(), outcomes=found_outcomes, blocked=list(progress.blocked))
@@ -258,13 +313,11 @@ def run(
         context.exit(Exit.FAILED)
 
 
-def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) -> Progress:
-    from wsrm_mq.replay import run_plan
-
+def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) -> running.Progress:
     call = call_of(place, target)
     try:
         with shown(is_quiet) as on_progress:
-            return run_plan(
+            return running.run_plan(
                 place.path,
                 file,
                 actor=login(),
@@ -283,11 +336,9 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
     """Tell what goes on without this command: the service knows nothing of Ctrl-C."""
-    from wsrm_mq.views.rows import outcomes
-
     plan = _plan(place, str(file)).id
-    with looking(place) as db:
-        waiting = outcomes(db, plan).get("waiting", 0)
+    with place.looking() as db:
+        waiting = rows.outcomes(db, plan).get("waiting", 0)
     if waiting:
         goes_on = f"The service still delivers {counted(waiting, 'message')} that it entered before."
         cancel = f"`wsrm-mq replay cancel {quote(str(file))} --reason TEXT`"
@@ -301,12 +352,10 @@ def list_(place: Place) -> None:
 
     Example: wsrm-mq replay list
     """
-    from wsrm_mq.views.rows import plans
-
-    with looking(place) as db:
-        found = plans(db)
+    with place.looking() as db:
+        found = rows.plans(db)
     columns = (key("plan", "id"), word("state"), "messages", "line", when("made", "made_at"), "target", end_of("file"))
-    listing(place.is_json, "plans", found, columns)
+    place.listing("plans", found, columns)
 
 
 @replay.command()
@@ -317,11 +366,9 @@ def status(place: Place, plan: str) -> None:
 
     Example: wsrm-mq replay status plan.json
     """
-    from wsrm_mq.views.rows import outcomes
-
     found = _plan(place, plan)
-    with looking(place) as db:
-        counted = outcomes(db, found.id)
+    with place.looking() as db:
+        counted = rows.outcomes(db, found.id)
     if place.is_json:
         as_json(plan=found._asdict(), outcomes=counted)
         return
@@ -337,34 +384,24 @@ def status(place: Place, plan: str) -> None:
 @acting
 @click.argument("plan", metavar="PLAN", shell_complete=completing.values("a plan"))
 @click.pass_context
-def cancel(
-    context: click.Context,
-    place: Place,
-    plan: str,
-    care: Care,
-) -> None:
+def cancel(context: click.Context, place: Place, plan: str, care: Care) -> None:
     """Let a plan run no more. What it has entered and is not delivered is taken back, also from a service that
     delivers it; what waited for delivery before goes to the dead letters. PLAN is its id, the beginning of it, or its
     file.
 
     Example: wsrm-mq replay cancel plan.json --reason "wrong day"
     """
-    from wsrm_mq.replay import cancel_plan
-    from wsrm_mq.views.rows import outcomes
-
     found = _plan(place, plan)
     why = care.why()
-    with looking(place) as db:
-        waiting = outcomes(db, found.id).get("waiting", 0)
+    with place.looking() as db:
+        waiting = rows.outcomes(db, found.id).get("waiting", 0)
     taken = counted(waiting, "message")
     text = f"cancel the plan {found.id} at line {found.line} of {found.messages}, and take back {taken}"
     withdrawn = left = 0
     if care.dry_run:
-        cancel_plan(place.path, found.id, **why, dry_run=True)
-        say(f"This would {text}. Nothing was changed.")
-    else:
-        ask(f"This will {text}.", care.yes)
-        withdrawn, left = cancel_plan(place.path, found.id, **why)
+        running.cancel_plan(place.path, found.id, **why, dry_run=True)
+    if care.allows(text):
+        withdrawn, left = running.cancel_plan(place.path, found.id, **why)
         say(f"Done: the plan {found.id} is cancelled, {counted(withdrawn, 'message')} taken back.")
     if left:
         waits = f"{left} more {'waits' if left == 1 else 'wait'} for what is still being delivered; no other begins."
@@ -379,19 +416,17 @@ def cancel(
         context.exit(Exit.FAILED)
 
 
-def _plan(place: Place, text: str) -> PlanView:
-    from wsrm_mq.replay import PlanFile
-    from wsrm_mq.views.rows import find_plan
-
+def _plan(place: Place, text: str) -> rows.PlanView:
     if Path(text).is_file():
-        with PlanFile(Path(text)) as found:
+        with planned.PlanFile(Path(text)) as found:
             text = found.header.id
-    with looking(place) as db:
-        return find_plan(db, text)
+    with place.looking() as db:
+        return rows.find_plan(db, text)
 
 
-def _tell_end(place: Place, ended: PlanView, outcomes: dict[str, int], progress: Progress, file: Path) -> None:
-
+def _tell_end(
+    place: Place, ended: rows.PlanView, outcomes: dict[str, int], progress: running.Progress, file: Path
+) -> None:
     fields([*outcomes.items(), ("skipped", ended.skipped), ("missing", ended.missing), ("line", ended.line)])
     if ended.state == "done":
         say(f"Done: the plan {ended.id} ran to its end.")

@@ -1,24 +1,186 @@
-"""``wsrm-mq sequence``: which there are, and why one is stuck; ``act_commands`` has what changes them."""
+"""``wsrm-mq sequence``: which there are, why one moves or does not, who sends it, and what to do; ``acts`` has what
+changes them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.act_commands import add_acts
-from wsrm_mq.cli.asking import Asking, query_argument, term_option
-from wsrm_mq.cli.audit import show_ledger
-from wsrm_mq.cli.explain import explain, show_verdict, told_replies
+from wsrm_mq.cli.acts import add_acts
+from wsrm_mq.cli.history import show_ledger
 from wsrm_mq.cli.output import Column, as_json, facts, known, prose, rows_of, say, when, word, write
-from wsrm_mq.cli.place import Place, in_store, limit_option, now_ms, one_look, shorter_names, tell_unseen
+from wsrm_mq.cli.place import (
+    Asking,
+    Place,
+    in_store,
+    limit_option,
+    now_ms,
+    query_argument,
+    shorter_names,
+    tell_unseen,
+    term_option,
+)
+from wsrm_mq.later import on_use
+from wsrm_mq.views.words import counted, moment
 
-if TYPE_CHECKING:
-    from wsrm_mq.views.outgoing import OutgoingView
-    from wsrm_mq.views.rows import SequenceView
-    from wsrm_mq.views.verdict import Verdict
+with on_use():
+    from wsrm_mq.acts import others
+    from wsrm_mq.store import port
+    from wsrm_mq.views import outgoing, partner_report, query, reading, rows, sentences, verdict
+
+
+_ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
+"""The meaning of an offered sequence's end, where the word does not say it."""
+
+
+@click.command(cls=Asking)
+@in_store
+@click.option("--for-partner", is_flag=True, help="Write what to send to the partner: numbers, times, identifiers.")
+@click.argument("words", nargs=-1, required=True, metavar="SEQUENCE...", shell_complete=completing.query)
+def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
+    """Say why a sequence moves or does not, and what to do.
+
+    Who sends it is named, and the commands that may be run next. Of all that fit a query, by their verdicts: how many,
+    and commands for all of them.
+
+    \b
+    Example: wsrm-mq sequence explain 242f14a4
+             wsrm-mq sequence explain 242f14a4 --for-partner > mail.txt
+             wsrm-mq sequence explain partner:acme
+    """
+    text = " ".join(words)
+    with place.one_look() as db:
+        asked = None if reading.is_sequence(db, text) else query.parse(text)
+        name = text if asked is None else reading.named_alone(db, asked)
+        if name is not None:
+            _explain_one(place, db, name, for_partner=for_partner)
+        elif for_partner:
+            raise click.UsageError("--for-partner is about one sequence: name it.")
+        elif asked is not None:
+            _explain_many(place, db, asked)
+
+
+def _explain_one(place: Place, db: port.Database, name: str, *, for_partner: bool) -> None:
+    view = reading.sequence(db, name)
+    found = verdict.judge(db, view, now_ms())
+    shorter, replies, sent = (
+        shorter_names(db, [view.identifier]),
+        outgoing.outgoing(db, view.identifier),
+        outgoing.sent_about(db, view.key),
+    )
+    why, source = sentences.explanation(found), source_of(place, view)
+    offered = place.offered(why.steps)
+    if for_partner:
+        text = partner_report.partner_report(found, replies)
+        if place.is_json:
+            as_json(sequence=view.identifier, text=text)
+        else:
+            write(text, keep="\n")
+        return
+    if place.is_json:
+        as_json(
+            sequence=view.identifier,
+            verdict=found.word,
+            sentence=why.sentence,
+            next_step=offered[0].command if offered else None,
+            next_steps=[one._asdict() for one in offered],
+            source=source,
+            target=found.at.target,
+            replies=replies._asdict() if replies is not None else None,
+            sent=[one._asdict() for one in sent],
+            facts=found.facts,
+        )
+        return
+    show_verdict(place, found, shorter)
+    if replies is not None:
+        prose(told_replies(replies))
+    for one in sent:
+        prose(told_sent(one))
+        steps = []
+        if one.error is not None:
+            steps.append(others.EXPLAIN.step("why it has not left, and when it is tried next", one.sequence))
+        if one.dead:
+            steps.append(others.LETTERS.step("what was given up, and why", f"seq:{one.sequence}"))
+        place.show_steps(steps)
+
+
+def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
+    groups = sentences.together(db, asked)
+    is_whole = sum(one.sequences for one in groups) < sentences.LOOKED_AT
+    if place.is_json:
+        as_json(verdicts=[_group_document(place, one) for one in groups], all_looked_at=is_whole)
+        return
+    shorter = shorter_names(db, (name for one in groups for name in one.examples))
+    for one in groups:
+        named = ", ".join(shorter.get(name, name) for name in one.examples)
+        act = ", …" if one.sequences > len(one.examples) else ""
+        prose(f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{act}. The newest: {one.sentence}")
+        place.show_steps(one.steps)
+    if not is_whole:
+        say(f"Only the newest {sentences.LOOKED_AT} that fit were looked at.")
+
+
+def _group_document(place: Place, one: sentences.Together) -> dict[str, Any]:
+    return {
+        **{name: getattr(one, name) for name in ("verdict", "sequences", "held", "examples", "sentence")},
+        "next_steps": [step._asdict() for step in place.offered(one.steps)],
+    }
+
+
+def told_replies(replies: outgoing.OutgoingView) -> str:
+    """``replies: 12 sent in urn:…, 3 of them not acknowledged since …``"""
+    since = "" if replies.waiting_since is None else f" since {moment(replies.waiting_since)}"
+    word = replies.state if replies.ended is None else f"{replies.state} ({_ENDED.get(replies.ended, replies.ended)})"
+    left = f"{replies.unacknowledged} of them not acknowledged{since}" if replies.unacknowledged else "all acknowledged"
+    return f"replies: {replies.sent} sent in {replies.sequence}, which is {word}; {left}"
+
+
+def told_sent(sent: outgoing.SentView) -> str:
+    """``sent: to http://…: 3 messages wait, the first as 'http://…: answered 503'; 2 were given up``"""
+    waits = f"{counted(sent.waiting, 'message waits', 'messages wait')}" if sent.waiting else "nothing waits"
+    why = "" if sent.error is None else f", the first as '{sent.error}'"
+    dead = f"; {counted(sent.dead, 'was', 'were')} given up, the source has not got that" if sent.dead else ""
+    return f"sent: to {sent.to}: {waits}{why}{dead}"
+
+
+def source_of(place: Place, view: rows.SequenceView) -> dict[str, Any]:
+    """Who sends a sequence, and what the configuration says of the partner."""
+    partner = place.settings.partners.get(view.partner or "")
+    return {
+        "partner": view.partner,
+        "principal": view.principal,
+        "address": view.peer,
+        "description": partner.description if partner is not None else None,
+        "contact": partner.contact if partner is not None else None,
+    }
+
+
+def told_source(source: dict[str, Any]) -> str:
+    """``acme (Acme Ltd, orders), CN=acme, 192.0.2.7; contact: …``"""
+    names = [source["partner"], source["principal"], source["address"]]
+    if source["partner"] and source["description"]:
+        names[0] = f"{source['partner']} ({source['description']})"
+    told = ", ".join(name for name in names if name) or "not known"
+    return f"{told}; contact: {source['contact']}" if source["contact"] else told
+
+
+def show_verdict(place: Place, found: verdict.Verdict, shorter: Mapping[str, str]) -> None:
+    """Show what the sequence is at, who sends it, and the commands that there are to choose from."""
+    why = sentences.explanation(found)
+    prose(f"{found.word}: {why.sentence}")
+    target = found.at.target
+    whence = (
+        f"queue: {found.at.view.queue}"
+        if found.at.view.kind == "group"
+        else f"source: {told_source(source_of(place, found.at.view))}"
+    )
+    prose(f"target: {target}" if target else whence)
+    place.show_steps(why.steps, shorter)
+
 
 UNSHOWN = ("key", "owner", "held", "delivery", "consumed")
 """Fields of a sequence's row that are not for people, or are told in other words."""
@@ -50,16 +212,12 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
     Example: wsrm-mq sequence list verdict:blocked,waiting
              wsrm-mq sequence list partner:acme op:place -state:ended
     """
-    from wsrm_mq.views import reading
-    from wsrm_mq.views.outgoing import outgoing_of
-    from wsrm_mq.views.reading import find_sequence
-
     asked = place.query(query, **terms)
-    with one_look(place) as db:
-        behind = find_sequence(db, seq) if seq is not None else None
+    with place.one_look() as db:
+        behind = reading.find_sequence(db, seq) if seq is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
         shorter = shorter_names(db, (view.identifier for view, _found in rows))
-        replies = outgoing_of(db, [view.identifier for view, _found in rows])
+        replies = outgoing.outgoing_of(db, [view.identifier for view, _found in rows])
         if not rows:
             tell_unseen(db, asked)
     if place.is_json:
@@ -76,7 +234,7 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
         say(f"There may be more: --after {rows[-1][0].identifier}")
 
 
-def _row(view: SequenceView, found: Verdict) -> dict[str, Any]:
+def _row(view: rows.SequenceView, found: verdict.Verdict) -> dict[str, Any]:
     source = view.partner or view.principal or view.peer
     told = {"sequence": view.identifier, "verdict": found.word, "received": view.received.count(), "from": source}
     return {**view._asdict(), **told}
@@ -91,16 +249,11 @@ def show(place: Place, part: str) -> None:
     \b
     Example: wsrm-mq sequence show 242f14a4
     """
-    from wsrm_mq.views import reading
-    from wsrm_mq.views.outgoing import outgoing
-    from wsrm_mq.views.reading import find_sequence
-    from wsrm_mq.views.verdict import judge
-
-    with one_look(place) as db:
-        view = reading.sequence(db, find_sequence(db, part))
-        found = judge(db, view, now_ms())
+    with place.one_look() as db:
+        view = reading.sequence(db, reading.find_sequence(db, part))
+        found = verdict.judge(db, view, now_ms())
         shorter = shorter_names(db, [view.identifier])
-        events, replies = reading.ledger(db, view.identifier), outgoing(db, view.identifier)
+        events, replies = reading.ledger(db, view.identifier), outgoing.outgoing(db, view.identifier)
     if place.is_json:
         as_json(sequence=_document(view, found, replies), ledger=[event._asdict() for event in events])
         return
@@ -118,16 +271,14 @@ add_acts(sequence)
 # documents
 
 
-def _told(replies: OutgoingView | None) -> str | None:
+def _told(replies: outgoing.OutgoingView | None) -> str | None:
     """How many replies were sent in the offered sequence, and how many of them are not acknowledged."""
     if replies is None:
         return None
     return f"{replies.sent} ({replies.unacknowledged} unacknowledged)" if replies.unacknowledged else str(replies.sent)
 
 
-def _document(view: SequenceView, found: Verdict, replies: OutgoingView | None) -> dict[str, Any]:
-    from wsrm_mq.views.sentences import explanation
-
+def _document(view: rows.SequenceView, found: verdict.Verdict, replies: outgoing.OutgoingView | None) -> dict[str, Any]:
     row = {name: value for name, value in view._asdict().items() if name not in UNSHOWN}
     return {
         **row,
@@ -136,5 +287,5 @@ def _document(view: SequenceView, found: Verdict, replies: OutgoingView | None) 
         "owner": view.owner,
         "replies": replies._asdict() if replies is not None else None,
         "verdict": found.word,
-        "sentence": explanation(found).sentence,
+        "sentence": sentences.explanation(found).sentence,
     }

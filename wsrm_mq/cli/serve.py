@@ -1,11 +1,12 @@
 """``wsrm-mq serve``: a WSGI or ASGI SOAP service behind uvicorn, made reliable. ``wsrm-mq queue-server``: the queues of
-a store, for programs on other machines."""
+a store, for programs on other machines. Both stop only when what they have begun is done."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -14,25 +15,130 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final
+from types import FrameType
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
 
-from wsrm_mq.cli.hops import hops_of
-from wsrm_mq.cli.listening import Listener
+from wsrm_mq.cli.node import hops_of
 from wsrm_mq.cli.output import Exit, Stopped, say, write
 from wsrm_mq.cli.place import config_option, together
-from wsrm_mq.cli.targets import imported
+from wsrm_mq.cli.replay import imported
+from wsrm_mq.later import on_use
 from wsrm_mq.serving.admission import ConnectionBounds, files_for
 from wsrm_mq.serving.logs import log_to_stderr
 
-if TYPE_CHECKING:
-    from wsrm_mq.asgi_calls import ASGIApplication
-    from wsrm_mq.config import Settings
-    from wsrm_mq.config.loading import Loaded
-    from wsrm_mq.front import Served
-    from wsrm_mq.server.mounting import Mounted
+with on_use():
+    from wsrm_mq import asgi, asgi_calls, front, hooks, observe, server
+    from wsrm_mq.config import Settings, loading
+    from wsrm_mq.events import telling
+    from wsrm_mq.queue import routing
+    from wsrm_mq.server import access as admission_of
+    from wsrm_mq.server import exposure, mounting, tokens
+    from wsrm_mq.server import together as with_stomp
+    from wsrm_mq.serving import wrapping
+    from wsrm_mq.store import driver, outside
+    from wsrm_mq.store import store as stores
+    from wsrm_mq.store.sqlite import schema
+
+
+class Listener:
+    """Listens from the start; ``run`` answers requests until a signal asks it to stop. Raises ``Stopped`` where uvicorn
+    is missing, the address cannot be had or the certificate cannot be used."""
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            from wsrm_mq.serving.uvicorn_server import BoundedServer
+        except ModuleNotFoundError as error:
+            raise Stopped(f"{error.name} is not installed: pip install 'wsrm-mq[serve]'.", Exit.FAILED) from error
+        self._server, self._settings = BoundedServer, settings
+        if settings.tls_certificate is not None:
+            _check(settings.tls_certificate, settings.tls_key)
+        self._socket = _listen(settings.host, settings.port)
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        scheme = "http" if settings.tls_certificate is None else "https"
+        self._url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
+
+    def run(
+        self, app: asgi_calls.ASGIApplication, tell: Callable[..., None], *endings: Callable[[], None]
+    ) -> tuple[int, bool]:
+        """Tell the address, serve ``app`` until SIGTERM or SIGINT, take nothing more, call the ``endings`` and finish
+        what is here, in ``DRAIN_SECONDS``; the application's lifespan ends last. A second signal ends the process at
+        once. Connections are fewer than configured where the system does not allow so many. Answers which signal it
+        was and whether all requests were answered. ``tell`` is told of events.
+
+        Raises ``Stopped`` where the application does not start."""
+        settings = self._settings
+        connections, limit = files_for(settings.max_connections)
+        if connections < settings.max_connections:
+            tell("serve.few_files", connections=connections, limit=limit)
+
+        def ending() -> None:
+            say("wsrm-mq: stopping; what runs is finished first.")
+            for end in endings:
+                end()
+
+        server = self._server(
+            app,
+            announce=lambda: write(f"wsrm-mq: serving {self._url}"),
+            ending=ending,
+            drain_seconds=DRAIN_SECONDS,
+            bounds=ConnectionBounds(connections, settings.keep_alive),
+            tell=tell,
+            certificate=settings.tls_certificate,
+            key=settings.tls_key,
+        )
+
+        def stop() -> None:
+            server.should_exit = True
+
+        with _signals(stop) as caught:
+            try:
+                server.run([self._socket])
+            except SystemExit as error:
+                raise Stopped("the application did not start; see above.", Exit.FAILED) from error
+        return (caught or [0])[0], server.has_finished
+
+
+def _check(certificate: str, key: str | None) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:  # what is wrong inside of a file is one too
+        where = certificate if key is None else f"{certificate} and {key}"
+        raise Stopped(f"cannot use the certificate in {where}: {error.strerror or error}.", Exit.FAILED) from error
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _kind, _protocol, _name, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family)
+    except socket.gaierror as error:
+        raise Stopped(f"cannot listen on {host}: {error.strerror}.", Exit.FAILED) from error
+    except OSError as error:
+        why = os.strerror(error.errno or 0)  # the error's own text repeats the address
+        raise Stopped(f"cannot listen on {host}, port {port}: {why}.", Exit.FAILED) from error
+
+
+@contextmanager
+def _signals(wake: Callable[[], None]) -> Iterator[list[int]]:
+    """The numbers of the signals that ask to stop, as they come. Each is caught once."""
+    caught: list[int] = []
+
+    def catch(number: int, _frame: FrameType | None) -> None:
+        caught.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        wake()
+
+    before = {number: signal.signal(number, catch) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield caught
+    finally:
+        for number, previous in before.items():
+            if number not in caught:
+                signal.signal(number, previous)
 
 
 # ``/metrics`` and ``/healthz`` of ``serve``: on a port of their own, whatever the service's own threads do.
@@ -98,14 +204,8 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     \b
     Example: wsrm-mq serve shop.orders:app --port 8080
     """
-    from wsrm_mq.config.loading import find_file, read
-
-    given = {name: value for name, value in {"app": app, **flags}.items() if value not in (None, ())}
-    if given.get("one_way") == ("auto",):
-        given["one_way"] = "auto"
-    loaded = read(config or find_file(os.environ), os.environ, **given)
+    loaded = _read(config, app=app, **flags)
     settings = loaded.settings
-    log_to_stderr(settings.log_level, settings.log_format)
     if settings.app is None:
         raise click.UsageError("Name the application, as MODULE:ATTRIBUTE, here or as `app` in wsrm-mq.toml.")
     status, is_over = _served(imported(settings.app), loaded)
@@ -115,7 +215,17 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     context.exit(status)
 
 
-def _served(application: Any, loaded: Loaded) -> tuple[Exit, bool]:
+def _read(config: Path | None, **flags: Any) -> loading.Loaded:
+    """The options with the flags that were given; the log is written as they say from now on."""
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    if given.get("one_way") == ("auto",):
+        given["one_way"] = "auto"
+    loaded = loading.read(config or loading.find_file(os.environ), os.environ, **given)
+    log_to_stderr(loaded.settings.log_level, loaded.settings.log_format)
+    return loaded
+
+
+def _served(application: Any, loaded: loading.Loaded) -> tuple[Exit, bool]:
     """Serve until a signal comes; answers the status of the command, and whether all that ran has finished."""
     settings = loaded.settings
     served, reliable = _reliable(application, loaded)
@@ -125,20 +235,14 @@ def _served(application: Any, loaded: Loaded) -> tuple[Exit, bool]:
     if mounted is None and (settings.stomp_port, settings.stomp_websocket_port) != (None, None):
         say("wsrm-mq: no port of STOMP is opened: `queues` is not set, and --queues not given.")
 
-    def ending() -> None:
-        say("wsrm-mq: stopping; what runs is finished first.")
-        if mounted is not None:
-            mounted.ending()
-        for middleware in reliable:
-            middleware.stop_waiting()
-
+    endings = [*([mounted.ending] if mounted is not None else []), *(one.stop_waiting for one in reliable)]
     try:
-        listener = Listener(settings.host, settings.port, settings.tls_certificate, settings.tls_key)
+        listener = Listener(settings)
         spare_the_collector()
         for middleware in reliable:
             middleware.engine.ask()
         with _observed(first, settings):
-            stopped_by, all_answered = _run(listener, mounted or served, settings, ending, tell)
+            stopped_by, all_answered = listener.run(mounted or served, tell, *endings)
     except BaseException:
         _close(reliable, has_ended=False)
         raise
@@ -158,47 +262,26 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-def _run(
-    listener: Listener, app: ASGIApplication, settings: Settings, ending: Callable[[], None], tell: Callable[..., None]
-) -> tuple[int, bool]:
-    """Serve ``app`` with the bounds of the configuration; with fewer connections where the system does not allow so
-    many. Answers what ``Listener.run`` does."""
-    connections, limit = files_for(settings.max_connections)
-    if connections < settings.max_connections:
-        tell("serve.few_files", connections=connections, limit=limit)
-    return listener.run(
-        app,
-        announce=lambda url: write(f"wsrm-mq: serving {url}"),
-        ending=ending,
-        drain_seconds=DRAIN_SECONDS,
-        bounds=ConnectionBounds(connections, settings.keep_alive),
-        tell=tell,
-    )
-
-
-def _close(reliable: list[Served], *, has_ended: bool) -> bool:
+def _close(reliable: list[front.Served], *, has_ended: bool) -> bool:
     """Whether all finished. ``has_ended``: the server's lifespan, in which an event loop's middleware had its time."""
-    from wsrm_mq.asgi import WSRMASGIMiddleware
-
     end = time.monotonic() + DRAIN_SECONDS
     finished = [
-        one.close(0 if has_ended and isinstance(one, WSRMASGIMiddleware) else max(0.0, end - time.monotonic()))
+        one.close(0 if has_ended and isinstance(one, asgi.WSRMASGIMiddleware) else max(0.0, end - time.monotonic()))
         for one in reliable
     ]
     return all(finished)
 
 
 @contextmanager
-def _observed(reliable: Served, settings: Settings) -> Iterator[None]:
+def _observed(reliable: front.Served, settings: Settings) -> Iterator[None]:
     """/metrics and /healthz meanwhile, if a port is set for them."""
     if settings.observe_port is None:
         yield
         return
-    from wsrm_mq.observe import ObserveApp
 
     host, port = settings.observe_host, settings.observe_port
     try:
-        server = make_server(host, port, ObserveApp(reliable), _Server, _Quiet)
+        server = make_server(host, port, observe.ObserveApp(reliable), _Server, _Quiet)
     except OSError as error:
         raise Stopped(f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED) from error
     threading.Thread(target=server.serve_forever, name="wsrm-mq-observe", daemon=True).start()
@@ -210,47 +293,40 @@ def _observed(reliable: Served, settings: Settings) -> Iterator[None]:
         server.server_close()
 
 
-def _reliable(application: Any, loaded: Loaded) -> tuple[ASGIApplication, list[Served]]:
+def _reliable(application: Any, loaded: loading.Loaded) -> tuple[asgi_calls.ASGIApplication, list[front.Served]]:
     """The application to serve, and every middleware in it: those that are there already, or a new one around
     ``application``."""
-    from wsrm_mq.asgi import WSRMASGIMiddleware, behind_threads
-    from wsrm_mq.hooks import is_asgi
-    from wsrm_mq.serving.wrapping import found_in, named_by, outermost
-
-    if named_by(application):
+    if wrapping.named_by(application):
         raise click.UsageError(
             f"{loaded.settings.app} names WSRMASGIMiddleware as a middleware of its own, which is made too late for"
             " `serve`. Take it out there, and let `serve` wrap the application, or wrap it yourself, outermost."
         )
-    found = found_in(application)
+    found = wrapping.found_in(application)
     if not found:
-        made = WSRMASGIMiddleware.from_settings(application, serving(loaded))
+        made = asgi.WSRMASGIMiddleware.from_settings(application, serving(loaded))
         return made, [made]
     ignored = ", ".join(flag for name, flag in _ITS_OWN.items() if loaded.origins[name] == "flag")
     say(
         "wsrm-mq: the application is wrapped already; the options it was given hold"
         + (f", and {ignored} changes nothing." if ignored else ".")
     )
-    threads, wrapped = loaded.settings.threads, outermost(application)
+    threads, wrapped = loaded.settings.threads, wrapping.outermost(application)
     if wrapped is not None:
-        taken = WSRMASGIMiddleware.in_place_of(wrapped, threads)
+        taken = asgi.WSRMASGIMiddleware.in_place_of(wrapped, threads)
         return taken, [taken]
-    if is_asgi(application):
+    if hooks.is_asgi(application):
         return application, found
     say("wsrm-mq: the middleware is not the outermost part of the application, so requests are served in threads.")
-    return behind_threads(application, threads), found
+    return asgi.behind_threads(application, threads), found
 
 
-def offered(settings: Settings, store: str | os.PathLike[str], beside: ASGIApplication | None = None) -> Mounted:
+def offered(
+    settings: Settings, store: str | os.PathLike[str], beside: asgi_calls.ASGIApplication | None = None
+) -> mounting.Mounted:
     """The queues of ``store``, beside an application where there is one. Raises ``ConfigurationError`` where they may
     not be offered on the address that is listened on."""
-    from wsrm_mq.server import queue_application
-    from wsrm_mq.server.access import Access
-    from wsrm_mq.server.exposure import refuse_exposed
-    from wsrm_mq.server.mounting import Mounted
-
     has_tokens = _has_tokens(store)
-    refuse_exposed(
+    exposure.refuse_exposed(
         settings.host,
         has_tokens=has_tokens,
         has_tls=settings.tls_certificate is not None,
@@ -259,43 +335,35 @@ def offered(settings: Settings, store: str | os.PathLike[str], beside: ASGIAppli
     if not has_tokens:
         say("wsrm-mq: no token lets anybody use the queues yet: `wsrm-mq token add` makes one.")
     if settings.node_name is not None:
-        from wsrm_mq.queue.routing import settle_name
-        from wsrm_mq.store.outside import run_once
-        from wsrm_mq.store.store import store_path
-
-        run_once(store_path(store), partial(settle_name, configured=settings.node_name))
+        outside.run_once(stores.store_path(store), partial(routing.settle_name, configured=settings.node_name))
     access = partial(
-        Access,
+        admission_of.Access,
         trusted_proxies=settings.trusted_proxies,
         address_header=settings.address_header,
         name_header=settings.client_name_header,
         nodes={name: one.site == settings.site for name, one in settings.nodes.items()},
     )
-    queues = queue_application(store, access=access, hops=hops_of(settings))
+    queues = server.queue_application(store, access=access, hops=hops_of(settings))
     if settings.stomp_port is None and settings.stomp_websocket_port is None:
-        return Mounted(queues, beside)
-    from wsrm_mq.server.together import Listening, WithStomp
+        return mounting.Mounted(queues, beside)
 
-    listening = Listening(
+    listening = with_stomp.Listening(
         *(settings.host, settings.stomp_port, settings.stomp_websocket_port),
         *(settings.tls_certificate, settings.tls_key),
     )
-    return Mounted(WithStomp(queues, listening, lambda url: say(f"wsrm-mq: STOMP on {url}")), beside)
+    return mounting.Mounted(
+        with_stomp.WithStomp(queues, listening, lambda url: say(f"wsrm-mq: STOMP on {url}")), beside
+    )
 
 
 def _has_tokens(store: str | os.PathLike[str]) -> bool:
-    from wsrm_mq.server.tokens import listed
-    from wsrm_mq.store.driver import connect_looker
-    from wsrm_mq.store.sqlite.schema import ensure
-    from wsrm_mq.store.store import store_path
-
-    path = store_path(store)
-    ensure(path)
-    with closing(connect_looker(path)) as db:
-        return bool(listed(db))
+    path = stores.store_path(store)
+    schema.ensure(path)
+    with closing(driver.connect_looker(path)) as db:
+        return bool(tokens.listed(db))
 
 
-def serving(loaded: Loaded) -> Settings:
+def serving(loaded: loading.Loaded) -> Settings:
     """The settings for an event loop, which keeps no thread for a request that waits: more may wait than elsewhere. A
     number that was set is left as it is."""
     settings = loaded.settings
@@ -332,24 +400,14 @@ def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -
     \b
     Example: wsrm-mq queue-server --store wsrm.db --port 8090
     """
-    from wsrm_mq.config.loading import find_file, read
-    from wsrm_mq.events.telling import tell
-
-    given = {name: value for name, value in flags.items() if value is not None}
-    loaded = read(config or find_file(os.environ), os.environ, **given)
+    loaded = _read(config, **flags)
     settings = loaded.settings
     if loaded.origins["max_connections"] == "default":
         settings = settings.replace(max_connections=MANY)
-    log_to_stderr(settings.log_level, settings.log_format)
     served = offered(settings, settings.store)
-    listener = Listener(settings.host, settings.port, settings.tls_certificate, settings.tls_key)
+    listener = Listener(settings)
     spare_the_collector()
-
-    def ending() -> None:
-        say("wsrm-mq: stopping; what runs is finished first.")
-        served.ending()
-
-    stopped_by, all_answered = _run(listener, served, settings, ending, tell)
+    stopped_by, all_answered = listener.run(served, telling.tell, served.ending)
     if not all_answered:
         say("wsrm-mq: some requests were cut off; their clients will ask again.")
     context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
 from wsrm_mq.cli.acts import Care, acting, committed
-from wsrm_mq.cli.asking import Asking, query_argument
-from wsrm_mq.cli.explain import show_steps
-from wsrm_mq.cli.output import (
-    Column,
-    as_json,
-    end_of,
-    facts,
-    listing,
-    prose,
-    result,
-    rows_of,
-    say,
-    when,
-    word,
-    write,
-)
-from wsrm_mq.cli.place import Place, in_store, now_ms, one_look
+from wsrm_mq.cli.output import Column, as_json, end_of, facts, prose, rows_of, say, when, word, write
+from wsrm_mq.cli.place import Asking, Place, in_store, now_ms, query_argument
 from wsrm_mq.errors import BadRequest, NotFound, Pending
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-if TYPE_CHECKING:
-    from wsrm_mq.store.port import Database
-    from wsrm_mq.store.transaction import Transaction
-    from wsrm_mq.views.outgoing import Requests
+with on_use():
+    from wsrm_mq.acts import sequences
+    from wsrm_mq.replay import acts
+    from wsrm_mq.source import acts as own_acts
+    from wsrm_mq.source import source as sending
+    from wsrm_mq.store import applications, port, transaction
+    from wsrm_mq.views import outgoing
 
 
 _LISTED: Final = 50
@@ -44,9 +33,7 @@ def source() -> None:
     """See the requests that are sent reliably, and repair what is stuck."""
 
 
-def _found(db: Database, to: str | None) -> list[Requests]:
-    from wsrm_mq.views import outgoing
-
+def _found(db: port.Database, to: str | None) -> list[outgoing.Requests]:
     found = outgoing.all_requests(db, to)
     if to is not None and not found:
         raise NotFound(f"No request was sent to {to}: `wsrm-mq source list` has the destinations that there are.")
@@ -65,13 +52,11 @@ def list_(place: Place, query: str) -> None:
     \b
     Example: wsrm-mq source list
     """
-    from wsrm_mq.views import outgoing
-
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = outgoing.all_requests(db, query=place.query(query))
     columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
     more = (when("next", "next_at", rank=1), Column("error", rank=2))
-    listing(place.is_json, "requests", found, (*columns, *more), document=_document)
+    place.listing("requests", found, (*columns, *more), document=_document)
 
 
 @source.command()
@@ -87,9 +72,7 @@ def show(place: Place, to: str) -> None:
     \b
     Example: wsrm-mq source show https://partner.example/orders
     """
-    from wsrm_mq.views import outgoing
-
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = _found(db, to)
         waiting = {one.key: outgoing.waiting_of(db, one, _LISTED) for one in found}
     if place.is_json:
@@ -112,12 +95,9 @@ def explain(place: Place, to: str | None) -> None:
     \b
     Example: wsrm-mq source explain
     """
-    from wsrm_mq.store.applications import served
-    from wsrm_mq.views import outgoing
-
     now = now_ms()
-    with one_look(place) as db:
-        live = served(db)
+    with place.one_look() as db:
+        live = applications.served(db)
         found = [(one, outgoing.is_sent(one, live)) for one in _found(db, to)]
     told = [
         (one, outgoing.told_of_requests(one, now, is_sent=is_sent), outgoing.steps_for_requests(one, is_sent=is_sent))
@@ -138,10 +118,10 @@ def explain(place: Place, to: str | None) -> None:
         say("No request waits, and none was given up.")
     for _one, sentence, steps in told:
         prose(sentence)
-        show_steps(place, steps, {})
+        place.show_steps(steps)
 
 
-def _document(one: Requests) -> dict[str, Any]:
+def _document(one: outgoing.Requests) -> dict[str, Any]:
     return {field: value for field, value in one._asdict().items() if field != "key"}
 
 
@@ -178,9 +158,7 @@ def send(
     \b
     Example: wsrm-mq source send order.xml --to https://partner.example/orders
     """
-    from wsrm_mq.source import RMSource
-
-    with RMSource(place.path, rm=rm, acks_to=acks_to, polls=polls) as sender:
+    with sending.RMSource(place.path, rm=rm, acks_to=acks_to, polls=polls) as sender:
         given = sender.ask if is_asked else sender.send
         try:
             sent, reply = given(file.read(), to=to, action=action), None
@@ -213,19 +191,15 @@ def _act(name: str, does: str, help: str) -> None:
     @acting
     @to_argument
     def command(place: Place, care: Care, to: str) -> None:
-        from wsrm_mq.acts.sequences import bury
-        from wsrm_mq.replay.acts import do_remainder
-        from wsrm_mq.source.acts import act
-
         why = care.why()
 
-        def verb(tx: Transaction) -> int:
-            return act(tx, name, to, **why)
+        def verb(tx: transaction.Transaction) -> int:
+            return own_acts.act(tx, name, to, **why)
 
         count = committed(place, care, verb, lambda count: f"{does.format(to=to)} ({counted(count, 'sequence')})")
         if not care.dry_run:
-            do_remainder(place.path, bury)
-        result(place.is_json, {"to": to, "sequences": count, "dry_run": care.dry_run})
+            acts.do_remainder(place.path, sequences.bury)
+        place.result({"to": to, "sequences": count, "dry_run": care.dry_run})
 
 
 for _name, _does, _help in (
@@ -235,11 +209,7 @@ for _name, _does, _help in (
         "Send nothing more until it is resumed. What programs send meanwhile is stored, and waits.",
     ),
     ("resume", "send to {to} again", "Send again what is held."),
-    (
-        "resend",
-        "try what waits for {to} again, within a minute",
-        "Try what waits again, within a minute.",
-    ),
+    ("resend", "try what waits for {to} again, within a minute", "Try what waits again, within a minute."),
     (
         "close",
         "close the sequences to {to}; what the destination does not have goes on in another one",

@@ -1,26 +1,107 @@
-"""``wsrm-mq status``: one screen that says how the service does, and what to do about what does not."""
+"""``wsrm-mq status``: one screen that says how the service does, and what to do about what does not. ``wsrm-mq check``:
+the same as a plug-in of Nagios, as its guidelines have it: one line, performance figures, a status."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import click
 
 from wsrm_mq.acts import others
-from wsrm_mq.cli.explain import renamed, source_of, told_source
-from wsrm_mq.cli.output import as_json, as_line, fields, is_terminal, prose, rows_of, write
-from wsrm_mq.cli.place import Place, in_store, looking, shorter_names
-from wsrm_mq.cli.sight import INSTANCE, see
+from wsrm_mq.cli.output import Column, as_json, as_line, fields, is_terminal, key, prose, rows_of, when, write
+from wsrm_mq.cli.place import Place, in_store, in_store_without_json, now_ms, renamed, shorter_names
+from wsrm_mq.cli.sequence import source_of, told_source
+from wsrm_mq.errors import WSRMError
+from wsrm_mq.events.inert import inert
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment, size, span
 
-if TYPE_CHECKING:
-    from wsrm_mq.server.tokens import Token
-    from wsrm_mq.store.port import Database
-    from wsrm_mq.views.attention import Finding
-    from wsrm_mq.views.overview import Counted, Overview, Sight
+with on_use():
+    from wsrm_mq.queue import retention
+    from wsrm_mq.server import tokens
+    from wsrm_mq.store import driver, port
+    from wsrm_mq.store.sqlite import connection
+    from wsrm_mq.views import attention, findings, overview, queues, rows, sentences, verdict
+
+
+INSTANCE: Final = (key("instance", "name"), "host", Column("process", of="pid"), when("since", "started_at"))
+"""The columns of a process that uses the store."""
+
+# The room that pruning would free: for ``store prune``, and for an operator who is told that there is none.
+
+AGES: Final = (("P7D", 7 * 86_400_000), ("P1D", 86_400_000), ("PT1H", 3_600_000), ("PT1M", 60_000))
+"""Ages to name, the longest first. What was settled in the last minute stays."""
+WORTH: Final = 0.1
+"""A share of the store that is worth a command: an age that frees less is passed over for a shorter one."""
+LOOKED_AT: Final = 50
+"""Batches of an age: an answer may not take long."""
+
+
+def kept_as(place: Place, kept: retention.Kept) -> retention.KeptOf:
+    """``kept`` by every partner, each as its configuration has it until it is archived."""
+    settings = place.settings
+
+    def of(partner: str | None) -> retention.Kept:
+        policy = settings.policy(settings.partners.get(partner or ""))
+        return kept._replace(until_archived=policy.retain_until_archived)
+
+    return of
+
+
+def lent(db: port.Database) -> Callable[[], Any]:
+    """A function that gives ``db`` to each of several reads."""
+
+    @contextmanager
+    def reader() -> Iterator[port.Database]:
+        yield db
+
+    return reader
+
+
+def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | None = None) -> retention.Pruned:
+    """Find what would be pruned, in ``most`` batches; ``None``: in all."""
+    found = retention.Pruned()
+    for batch in islice(retention.batches(lent(db), kept, now), most):
+        found = found.plus(batch.expected)
+    return found
+
+
+def room(place: Place, db: port.Database, now: int, used: int) -> overview.Room:
+    """The room that pruning would make in a store that uses ``used`` bytes, and the age that it prunes by."""
+    best = overview.Room()
+    for text, age in AGES:
+        found = expected(db, kept_as(place, retention.Kept(age, None)), now, LOOKED_AT)
+        if found.size > best.size or (found.messages and not best.older_than):
+            best = overview.Room(text, found.messages, found.size)
+        if best.size >= used * WORTH:
+            break
+    return best
+
+
+LOCK_SECONDS: Final = 1.0
+"""How long it tries to get the write lock, in seconds: services hold it for much less."""
+
+
+def see(place: Place, db: port.Database) -> overview.Sight:
+    now = now_ms()
+    with driver.snapshot(db):
+        at, judged, doubt, replays = (
+            overview.overview(db, now),
+            overview.verdicts(db, now),
+            place.unconfirmed(db),
+            rows.plans(db),
+        )
+    waits = [one.retain for one in place.settings.policies() if one.retain_until_archived and one.retain is not None]
+    sight = overview.Sight(
+        *(now, at, judged, connection.why_not_written(db, LOCK_SECONDS), doubt, replays, place.settings.max_store),
+        archive_within=min(waits, default=None),
+    )
+    return sight._replace(room=room(place, db, now, at.used_bytes)) if sight.lacks_room else sight
 
 
 SHOWN_OF_A_KIND: Final = 3
@@ -33,37 +114,35 @@ MARGIN: Final = 10
 STYLES: Final = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}
 
 
-def _first(findings: Iterable[Finding], most: int) -> dict[str, list[Finding]]:
+def _first(findings: Iterable[attention.Finding], most: int) -> dict[str, list[attention.Finding]]:
     """The first of each kind, in the order of the kinds."""
-    kinds: dict[str, list[Finding]] = defaultdict(list)
+    kinds: dict[str, list[attention.Finding]] = defaultdict(list)
     for one in findings:
         if len(kinds[one.kind]) < most:
             kinds[one.kind].append(one)
     return kinds
 
 
-def _shorter_names(db: Database, findings: list[Finding]) -> dict[str, str]:
+def _shorter_names(db: port.Database, findings: list[attention.Finding]) -> dict[str, str]:
     """Identifiers of sequences on the screen, by which commands know them; none in a pipe."""
     shown = (one for few in _first(findings, SHOWN_OF_A_KIND).values() for one in few)
     return shorter_names(db, (one.fact.view.identifier for one in shown if one.fact.view))
 
 
-def _show_findings(place: Place, findings: list[Finding], shorter: Mapping[str, str]) -> None:
-    from wsrm_mq.views.attention import MEASURES
-
+def _show_findings(place: Place, findings: list[attention.Finding], shorter: Mapping[str, str]) -> None:
     if not findings:
         prose("Nothing needs attention.", "OK", margin=MARGIN, style="green")
-    counts = {kind: sum(one.kind == kind for one in findings) for kind in MEASURES}
+    counts = {kind: sum(one.kind == kind for one in findings) for kind in attention.MEASURES}
     for kind, few in _first(findings, SHOWN_OF_A_KIND).items():
         for one in few:
             _show_finding(place, one, shorter)
         if counts[kind] > len(few):
-            listing = MEASURES[kind].listing
+            listing = attention.MEASURES[kind].listing
             command = "" if listing is None else f": {place.line(listing)}"
             write(f"{'':<{MARGIN}}and {counts[kind] - len(few)} more{command}")
 
 
-def _show_finding(place: Place, finding: Finding, shorter: Mapping[str, str]) -> None:
+def _show_finding(place: Place, finding: attention.Finding, shorter: Mapping[str, str]) -> None:
     fact, word = finding.fact, finding.severity.name.lower()
     text = fact.sentence
     if fact.view is not None:
@@ -76,11 +155,7 @@ def _show_finding(place: Place, finding: Finding, shorter: Mapping[str, str]) ->
         write(f"{'':<{MARGIN}}next: {renamed(step.command, shorter)}")
 
 
-def _as_documents(place: Place, findings: list[Finding]) -> list[dict[str, Any]]:
-    return [_finding_document(place, one) for few in _first(findings, TOLD).values() for one in few]
-
-
-def _finding_document(place: Place, finding: Finding) -> dict[str, Any]:
+def _finding(place: Place, finding: attention.Finding) -> dict[str, Any]:
     fact = finding.fact
     return {
         "kind": finding.kind,
@@ -105,12 +180,12 @@ CLEAR: Final = "\x1b[H\x1b[2J"
 
 
 class Look(NamedTuple):
-    sight: Sight
-    findings: list[Finding]
+    sight: overview.Sight
+    findings: list[attention.Finding]
     shorter: dict[str, str]
     """The short form of each identifier on the screen."""
-    counts: list[Counted]
-    tokens: list[Token]
+    counts: list[overview.Counted]
+    tokens: list[tokens.Token]
     taken: float
 
     def tokens_that(self, have_expired: bool) -> list[str]:
@@ -148,8 +223,6 @@ def status(place: Place, is_watching: bool, interval: float) -> None:
 
 
 def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str, Any], Look]]:
-    from wsrm_mq.views.overview import rates
-
     before = _look(place)
     if interval is None and not _moves(before.sight.at):
         yield _document(place, before, {}), before
@@ -157,32 +230,27 @@ def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str,
     while True:
         time.sleep(SAMPLE_SECONDS if interval is None else interval)
         found = _look(place)
-        yield _document(place, found, rates(before.counts, found.counts, found.taken - before.taken)), found
+        yield _document(place, found, overview.rates(before.counts, found.counts, found.taken - before.taken)), found
         if interval is None:
             return
         before = found
 
 
-def _moves(at: Overview) -> bool:
+def _moves(at: overview.Overview) -> bool:
     """Whether a process of the service lives, or programs have just put or consumed."""
     return bool(at.instances) or any(one.came or one.went for one in at.consumed)
 
 
 def _look(place: Place) -> Look:
-    from wsrm_mq.server.tokens import listed
-    from wsrm_mq.views.attention import attention, severities
-    from wsrm_mq.views.overview import counters
-
-    with looking(place) as db:
+    with place.looking() as db:
         sight = see(place, db)
-        findings = attention(sight, severities(sight))
-        return Look(sight, findings, _shorter_names(db, findings), counters(db), listed(db), time.monotonic())
+        findings = attention.attention(sight, attention.severities(sight))
+        return Look(
+            sight, findings, _shorter_names(db, findings), overview.counters(db), tokens.listed(db), time.monotonic()
+        )
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
-    from wsrm_mq.views.findings import unserved
-    from wsrm_mq.views.sentences import explanation
-
     sight, at = found.sight, found.sight.at
     states: dict[str, int] = {}
     for (_queue, state), count in at.sequences.items():
@@ -190,7 +258,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
     oldest = at.oldest
     return {
         "at": sight.now,
-        "attention": _as_documents(place, found.findings),
+        "attention": [_finding(place, one) for few in _first(found.findings, TOLD).values() for one in few],
         "instances": [one._asdict() for one in at.instances],
         "dead_instances": at.dead_instances,
         "sequences": states,
@@ -220,7 +288,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "unconfirmed": sight.doubt,
         "unserved": {
             "queues": [one._asdict() for one in at.unserved],
-            "next_step": next((place.line(one.steps[0]) for one in unserved(sight)), None),
+            "next_step": next((place.line(one.steps[0]) for one in findings.unserved(sight)), None),
         },
         "blocked": [
             {
@@ -229,14 +297,13 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
                 "next_step": next((step.command for step in place.offered(why.steps[:1])), None),
             }
             for one in sight.verdicts.blocked
-            if (why := explanation(one))
+            if (why := sentences.explanation(one))
         ],
     }
 
 
 def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     """Show what needs attention, then the state of everything."""
-
     _show_findings(place, found.findings, found.shorter)
     obstacle = found.sight.obstacle
     if obstacle is not None and obstacle.is_of_asker:
@@ -281,9 +348,8 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
 _FAULTED: Final = others.MESSAGES.step("which they are", reason="answered_with_fault")
 
 
-def _refused(sight: Sight) -> list[str]:
+def _refused(sight: overview.Sight) -> list[str]:
     """Each reason with when it was last; what alarms now is marked."""
-
     lately = [*sight.at.refused_lately(sight.now), *sight.at.not_sent_lately(sight.now)]
     return [
         f"{one.times} {one.reason}"
@@ -296,9 +362,7 @@ def _refused(sight: Sight) -> list[str]:
 
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
-    from wsrm_mq.views.verdict import BACKLOG
-
-    if count < BACKLOG or not rates:
+    if count < verdict.BACKLOG or not rates:
         return str(count)
     gained = rates["delivered"] - rates["accepted"]
     if gained <= 0:
@@ -306,13 +370,11 @@ def _ready(count: int, rates: dict[str, float]) -> str:
     return f"{count}, which takes {span(int(count / gained * 1000))} at {gained:g} a second"
 
 
-def _queues(at: Overview) -> list[str]:
+def _queues(at: overview.Overview) -> list[str]:
     """The fullest of those that programs consume."""
-    from wsrm_mq.views.queues import told_of
-
     there = (one for one in at.consumed if one.messages and not one.is_kept)
     fullest = sorted(there, key=lambda one: -one.messages)[:SHOWN]
-    return [f"{one.queue}: {told_of(one)}" for one in fullest] or ["nothing waits"]
+    return [f"{one.queue}: {queues.told_of(one)}" for one in fullest] or ["nothing waits"]
 
 
 def _tokens(document: dict[str, Any]) -> str:
@@ -324,9 +386,115 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {word}" for word, count in sorted(counts.items())) or "none"
 
 
-def _processes(at: Overview, unconfirmed: str | None) -> str:
+def _processes(at: overview.Overview, unconfirmed: str | None) -> str:
     if not at.is_served:
         return "no service: programs put, consume or send"
     dead = f", {at.dead_instances} dead and not noticed yet" if at.dead_instances else ""
     text = f"{len(at.instances)} live{dead}"
     return text if at.instances or unconfirmed else f"{text}: start the service"
+
+
+WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+"""The word of each status, by its number."""
+
+
+class Plugin(click.Command):
+    """Whatever goes wrong with the check itself is UNKNOWN, on standard output: Nagios reads no other."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **more)
+        except click.ClickException as error:
+            raise _unknown(error.format_message()) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except click.ClickException as error:
+            raise _unknown(error.format_message()) from error
+        except Exception as error:
+            raise _unknown(str(error) if isinstance(error, WSRMError) else repr(error)) from error
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        thresholds = (
+            f"{n} ({m.meaning}) {m.warning or '-'} {m.critical or '-'}" for n, m in attention.MEASURES.items()
+        )
+        formatter.write_paragraph()
+        formatter.write_text(f"Names, with their thresholds for warning and critical: {'; '.join(thresholds)}")
+
+
+def _unknown(text: str) -> click.exceptions.Exit:
+    click.echo(f"WSRM UNKNOWN - {_plain(text)}")
+    return click.exceptions.Exit(3)
+
+
+def _plain(text: str) -> str:
+    """In one line, and without the bar that begins the figures."""
+    return inert(text).replace("|", "¦")
+
+
+def _thresholds(
+    _context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, attention.Range | None]:
+    """``name=range``; an empty range is none."""
+    found: dict[str, attention.Range | None] = {}
+    for text in given:
+        name, _, bounds = text.partition("=")
+        if name not in attention.MEASURES:
+            raise click.BadParameter(f"{name} is none of {', '.join(attention.MEASURES)}.", param=option)
+        try:
+            found[name] = attention.Range.parse(bounds) if bounds else None
+        except ValueError:
+            raise click.BadParameter(
+                f"{bounds} is no range; write 10, 10:, ~:10, 10:20 or @10:20.", param=option
+            ) from None
+    return found
+
+
+_THRESHOLD: Final = {"multiple": True, "metavar": "NAME=RANGE", "callback": _thresholds}
+
+
+@click.command(cls=Plugin)
+@in_store_without_json
+@click.option("-w", "--warning", help="Threshold for WARNING. Repeatable; an empty range is none.", **_THRESHOLD)  # type: ignore[arg-type]
+@click.option("-c", "--critical", help="Threshold for CRITICAL. Repeatable.", **_THRESHOLD)  # type: ignore[arg-type]
+@click.pass_context
+def check(
+    context: click.Context,
+    place: Place,
+    warning: dict[str, attention.Range | None],
+    critical: dict[str, attention.Range | None],
+) -> None:
+    """Be a plug-in of Nagios, Icinga or Zabbix. Exit status: 0 OK, 1 WARNING, 2 CRITICAL, 3 the check itself failed.
+
+    \b
+    Example: wsrm-mq check --store /var/lib/orders/wsrm.db --warning held=100
+    """
+    with place.looking() as db:
+        sight = see(place, db)
+    severity = attention.severities(sight, warning, critical)
+    alarms = sorted((name for name in attention.MEASURES if severity[name]), key=lambda name: -severity[name])
+    worst, said = int(max(severity.values())), [_alarm(name, sight) for name in alarms]
+    if sight.obstacle is not None and sight.obstacle.is_of_asker:
+        worst, said = worst if worst == attention.Severity.CRITICAL else 3, [*said, sight.obstacle.what]
+    figures = [_figure(name, sight, warning, critical) for name in attention.MEASURES]
+    text = "; ".join(said) or f"{len(sight.at.instances)} live, nothing is stuck"
+    click.echo(f"WSRM {WORDS[worst]} - {_plain(text)} | {' '.join(figures)}")
+    if worst and said:
+        click.echo(_plain(place.command("wsrm-mq status") + " says more"))
+    context.exit(worst)
+
+
+def _alarm(name: str, sight: overview.Sight) -> str:
+    measure = attention.MEASURES[name]
+    if measure.is_flag:
+        return measure.facts(sight)[0].sentence.rstrip(".")
+    return f"{measure.meaning}: {measure.value(sight):.10g}{measure.unit}"
+
+
+def _figure(name: str, sight: overview.Sight, warning: attention.Thresholds, critical: attention.Thresholds) -> str:
+    measure = attention.MEASURES[name]
+    limits = ";".join(one.text if one else "" for one in attention.bounds(name, warning, critical))
+    return f"{name}={measure.value(sight):.15g}{measure.unit};{limits};0".replace(";;;0", "")

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, careful, carry_out, committed, login, reason_given, signed
-from wsrm_mq.cli.export import export_store
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, result, rows_of, say, table
-from wsrm_mq.cli.place import Place, in_store, looking, now_ms, one_look, unconfirmed
-from wsrm_mq.cli.sight import AGES, INSTANCE, expected, kept_as, lent
+from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, begun, careful, carry_out, committed
+from wsrm_mq.cli.archive import export_store
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, rows_of, say, table
+from wsrm_mq.cli.place import Place, in_store, now_ms
+from wsrm_mq.cli.status import AGES, INSTANCE, expected, kept_as, lent
+from wsrm_mq.errors import NotAllowed, StoreUnconfirmed
 from wsrm_mq.hints import store_flag
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, moment, span
 
-if TYPE_CHECKING:
-    from wsrm_mq.queue.retention import Kept, Pruned
-    from wsrm_mq.store.port import Connection, Database
-    from wsrm_mq.store.transaction import Transaction
+with on_use():
+    from wsrm_mq.acts import sequences
+    from wsrm_mq.delivery import janitor
+    from wsrm_mq.envelope import lexical
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.queue import retention
+    from wsrm_mq.replay import acts
+    from wsrm_mq.store import driver, identity, invariants, port, pruning, transaction
+    from wsrm_mq.store.sqlite import backup as backups
+    from wsrm_mq.store.sqlite import presence, schema, space, witness
+    from wsrm_mq.views import rows
 
 
 @click.group()
@@ -36,10 +45,8 @@ class Age(click.ParamType):  # type: ignore[type-arg]
     name = "age"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from wsrm_mq.envelope.lexical import parse_duration
-
         try:
-            age = parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)
+            age = lexical.parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)
         except (ValueError, OverflowError):
             age = -1
         if age < 0:
@@ -60,12 +67,10 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
     \b
     Example: wsrm-mq store prune --older-than P1D --dry-run
     """
-    from wsrm_mq.queue.retention import Kept, Pruned, batches
-
     now = now_ms()
-    asked = Kept(older_than, ended_before)
+    asked = retention.Kept(older_than, ended_before)
     kept = kept_as(place, asked)
-    with looking(place) as db:
+    with place.looking() as db:
         done = would = expected(db, kept, now)
         stays = expected(db, lambda partner: kept(partner)._replace(until_archived=False), now).minus(would)
         if any(stays):
@@ -73,25 +78,20 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
         elif not any(would):
             _name_a_shorter_age(db, place, asked, now)
         _warn_of_unarchived(db, asked, now, would)
-        if care.dry_run:
-            say(f"This would delete {_words(would)}. Nothing was changed.")
-        else:
-            why = care.why()
-            ask(f"This will delete {_words(would)}.", care.yes)
-            done = Pruned()
-            for count, batch in enumerate(batches(lent(db), kept, now, **why), 1):
+        why = care.why()
+        if care.allows(f"delete {_words(would)}"):
+            done = retention.Pruned()
+            for count, batch in enumerate(retention.batches(lent(db), kept, now, **why), 1):
                 began = time.monotonic()
                 done = done.plus(place.run(batch))
                 _let_others_write(db, count, time.monotonic() - began)
             say(f"Deleted {_words(done)}. The space is used again by what comes next; `store vacuum` gives it back.")
-    result(place.is_json, dict(**done._asdict(), dry_run=care.dry_run))
+    place.result(dict(**done._asdict(), dry_run=care.dry_run))
 
 
-def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> None:
+def _warn_of_unarchived(db: port.Database, asked: retention.Kept, now: int, would: retention.Pruned) -> None:
     """The store does not know what its configuration says, which may stand in another directory."""
-    from wsrm_mq.store.pruning import LAST_ARCHIVED
-
-    if not db.execute(LAST_ARCHIVED).fetchone()[0]:
+    if not db.execute(pruning.LAST_ARCHIVED).fetchone()[0]:
         return
     alone = would.minus(expected(db, lambda _partner: asked._replace(until_archived=True), now))
     if any(alone):
@@ -101,7 +101,7 @@ def _warn_of_unarchived(db: Database, asked: Kept, now: int, would: Pruned) -> N
         )
 
 
-def _name_a_shorter_age(db: Database, place: Place, kept: Kept, now: int) -> None:
+def _name_a_shorter_age(db: port.Database, place: Place, kept: retention.Kept, now: int) -> None:
     for text, age in AGES:
         if age >= (kept.settled or 0):
             continue
@@ -111,16 +111,13 @@ def _name_a_shorter_age(db: Database, place: Place, kept: Kept, now: int) -> Non
             return
 
 
-def _let_others_write(db: Connection, count: int, took: float) -> None:
-    from wsrm_mq.delivery.janitor import rest_after
-
+def _let_others_write(db: port.Connection, count: int, took: float) -> None:
     if count % 50 == 0:
         db.checkpoint()
-    time.sleep(rest_after(took))
+    time.sleep(janitor.rest_after(took))
 
 
-def _words(pruned: Pruned) -> str:
-
+def _words(pruned: retention.Pruned) -> str:
     bodies = counted(pruned.bodies, "body", "bodies")
     return (
         f"{counted(pruned.messages, 'message')} and {bodies} of others ({counted(pruned.size, 'byte')}), "
@@ -139,39 +136,34 @@ def backup(place: Place, target: Path, force: bool) -> None:
     \b
     Example: wsrm-mq store backup /backup/wsrm-monday.db
     """
-    from wsrm_mq.store.invariants import first_wrong
-    from wsrm_mq.store.sqlite.backup import backup as make_backup
-
-    with looking(place, any_known=True):
+    with place.looking(any_known=True):
         pass
     target = target.absolute()
-    size = make_backup(place.path, target, verify=first_wrong, now=now_ms(), force=force)
-    result(place.is_json, dict(path=str(place.path), target=str(target), size=size))
+    size = backups.backup(place.path, target, verify=invariants.first_wrong, now=now_ms(), force=force)
+    place.result(dict(path=str(place.path), target=str(target), size=size))
     say(f"{target}: good. Before a service can use it: wsrm-mq store adopt{store_flag(target)}")
 
 
 @store.command()
 @in_store
 @careful
-def vacuum(place: Place, dry_run: bool, yes: bool) -> None:
+def vacuum(place: Place, care: Care) -> None:
     """Give free pages back to the disk, the service stopped. What is in use is written anew: that needs twice its size
     as free space, and time.
 
     \b
     Example: wsrm-mq store vacuum
     """
-    from wsrm_mq.store.sqlite import space as room
-
-    with looking(place):
+    with place.looking():
         pass
-    found = room.refuse(place.path)
-    if dry_run:
+    found = space.refuse(place.path)
+    if care.dry_run:
         say(f"This would give back about {found.reclaimable} bytes. Nothing was changed.")
         before, after = found.size, found.used
     else:
-        ask(f"This will write {found.used} bytes anew. No service can start meanwhile.", yes)
-        before, after = room.vacuum(place.path)
-    result(place.is_json, dict(before=before, after=after, needed=found.needed, dry_run=dry_run))
+        ask(f"This will write {found.used} bytes anew. No service can start meanwhile.", care.yes)
+        before, after = space.vacuum(place.path)
+    place.result(dict(before=before, after=after, needed=found.needed, dry_run=care.dry_run))
 
 
 _FORGOTTEN = """\
@@ -205,18 +197,11 @@ def adopt(place: Place, deliver: bool, current: bool, care: Care) -> None:
     \b
     Example: wsrm-mq store adopt --dry-run
     """
-    from wsrm_mq.acts.sequences import bury
-    from wsrm_mq.errors import NotAllowed
-    from wsrm_mq.queue import adopt as verbs
-    from wsrm_mq.replay.acts import do_remainder
-    from wsrm_mq.store.identity import identify
-    from wsrm_mq.store.sqlite import presence, witness
-
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
     why = care.why()
-    with looking(place) as db:
-        found = identify(db)
+    with place.looking() as db:
+        found = identity.identify(db)
         is_confirmed = witness.why_unconfirmed(db, place.path) is None
     if current and witness.is_older(place.path, found):
         raise NotAllowed(f"{place.path}: is older than what was here before: the witness beside it says so.")
@@ -241,16 +226,16 @@ def adopt(place: Place, deliver: bool, current: bool, care: Care) -> None:
     else:
         if care.yes:
             tell(adopted)
-        do_remainder(place.path, bury)
+        acts.do_remainder(place.path, sequences.bury)
         witness.end_rehearsal(place.path)
         say(f"Done: {place.path} can be served.")
-    result(place.is_json, dict(**adopted._asdict(), dry_run=care.dry_run))
+    place.result(dict(**adopted._asdict(), dry_run=care.dry_run))
 
 
 @store.command("rehearse")
 @in_store
 @careful
-def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
+def rehearse_on(place: Place, care: Care) -> None:
     """Let repairs be tried on a copy, and on it alone.
 
     Every act works on the copy. Nothing serves it and nothing is delivered from it. It is no backup any more.
@@ -258,8 +243,6 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
     \b
     Example: wsrm-mq store rehearse --store /tmp/copy.db
     """
-    from wsrm_mq.queue import adopt as verbs
-    from wsrm_mq.store.sqlite.witness import begin_rehearsal
 
     def verb(tx: Any) -> None:
         verbs.rehearse(tx, place.path)
@@ -268,14 +251,14 @@ def rehearse_on(place: Place, dry_run: bool, yes: bool) -> None:
         place.run(verb, unconfirmed=True, dry_run=is_dry)
 
     def tell(_result: None) -> None:
-        if not dry_run:
+        if not care.dry_run:
             say(f"Acts will change {place.path}, which is no backup then.")
 
-    carry_out(place, Care(dry_run, yes, login(), None), do, tell, unconfirmed=True)
-    if not dry_run:
-        begin_rehearsal(place.path)
+    carry_out(place, care, do, tell, unconfirmed=True)
+    if not care.dry_run:
+        witness.begin_rehearsal(place.path)
         say(f"Done: acts change {place.path} alone. What they deliver waits there: nothing serves it.")
-    result(place.is_json, dict(path=str(place.path), dry_run=dry_run))
+    place.result(dict(path=str(place.path), dry_run=care.dry_run))
 
 
 @store.command()
@@ -291,14 +274,12 @@ def application(place: Place, care: Care, old: str, new: str) -> None:
     \b
     Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
     """
-    from wsrm_mq.queue.adopt import rename
-
     why = care.why()
     if new in PLACEHOLDERS or old in PLACEHOLDERS:
         raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
 
-    def verb(tx: Transaction) -> int:
-        return rename(tx, _name(old), _name(new), **why)
+    def verb(tx: transaction.Transaction) -> int:
+        return verbs.rename(tx, _name(old), _name(new), **why)
 
     count = committed(place, care, verb, lambda count: f"give {new} the queues of {old}: {count}")
     if not care.dry_run:
@@ -319,27 +300,23 @@ open sequences are unknown here (UnknownSequence). Tell the partners, and compar
 
 @store.command()
 @in_store
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@signed
-def init(place: Place, yes: bool, actor: str | None, reason: str | None) -> None:
+@begun
+def init(place: Place, care: Care) -> None:
     """Make a store. One that is there is only brought to the schema of this version. Where one was in use and is lost,
     this makes an empty one in its place; that needs --reason.
 
     \b
     Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
     """
-    from wsrm_mq.errors import StoreUnconfirmed
-    from wsrm_mq.store.sqlite import schema
-
     is_new = not place.path.exists()
     try:
         schema.ensure(place.path)
     except StoreUnconfirmed:  # one is lost
-        why, who = reason_given(reason), actor or login()
+        why = care.why()
         say(_LOST, keep="\n")
-        ask("", yes)
+        ask("", care.yes)
         schema.ensure(place.path, anew=True)
-        place.run(lambda tx: tx.ledger("begun_anew", reason=why, actor=who))
+        place.run(lambda tx: tx.ledger("begun_anew", **why))
     if place.is_json:
         as_json(path=str(place.path), made=is_new, schema=schema.HEAD)
         return
@@ -355,9 +332,7 @@ def migrate(place: Place, dry_run: bool) -> None:
     \b
     Example: wsrm-mq store migrate --dry-run
     """
-    from wsrm_mq.store.sqlite import schema
-
-    with looking(place, any_known=True) as db:  # a store that is not there is an error, not a new one
+    with place.looking(any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
     if not dry_run:
         before, _after = schema.migrate(place.path)
@@ -378,9 +353,8 @@ def info(place: Place) -> None:
     \b
     Example: wsrm-mq store info --store /backup/wsrm-monday.db
     """
-
     now = now_ms()
-    with one_look(place) as db:
+    with place.one_look() as db:
         found = _measured(db, place)
     if place.is_json:
         as_json(**found)
@@ -413,24 +387,20 @@ def info(place: Place) -> None:
         rows_of(INSTANCE, found["instances"])
 
 
-def _measured(db: Database, place: Place) -> dict[str, Any]:
-    from wsrm_mq.store.driver import log_bytes, revision, space
-    from wsrm_mq.store.identity import identify
-    from wsrm_mq.views.rows import contents, live_instances
-
-    found = contents(db)
+def _measured(db: port.Database, place: Place) -> dict[str, Any]:
+    found = rows.contents(db)
     oldest = found.oldest_undelivered
     return {
         "path": str(place.path),
-        "schema": revision(db, place.path),
-        "copied_at": identify(db).copied_at,
-        "unconfirmed": unconfirmed(place, db),
+        "schema": driver.revision(db, place.path),
+        "copied_at": identity.identify(db).copied_at,
+        "unconfirmed": place.unconfirmed(db),
         "size": place.path.stat().st_size,
-        "reclaimable": space(db).reclaimable,
-        "wal_size": log_bytes(place.path),
+        "reclaimable": driver.space(db).reclaimable,
+        "wal_size": driver.log_bytes(place.path),
         **found._asdict(),
         "oldest_undelivered": oldest._asdict() if oldest is not None else None,
-        "instances": [one._asdict() for one in live_instances(db)],
+        "instances": [one._asdict() for one in rows.live_instances(db)],
     }
 
 
@@ -444,10 +414,8 @@ def verify(context: click.Context, place: Place) -> None:
     \b
     Example: wsrm-mq store verify --store /backup/wsrm-monday.db
     """
-    from wsrm_mq.store.invariants import INVARIANTS, all_findings
-
-    with looking(place) as db:
-        found, doubt = list(all_findings(db)), unconfirmed(place, db)
+    with place.looking() as db:
+        found, doubt = list(invariants.all_findings(db)), place.unconfirmed(db)
     if place.is_json:
         as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
     elif found:
@@ -458,6 +426,6 @@ def verify(context: click.Context, place: Place) -> None:
             "Keep a copy of the file as it is before you change anything."
         )
         context.exit(Exit.FAILED)
-    say(f"{place.path}: nothing is wrong ({len(INVARIANTS)} invariants).")
+    say(f"{place.path}: nothing is wrong ({len(invariants.INVARIANTS)} invariants).")
     if doubt is not None:
         say(f"No service starts on it: it {doubt}")

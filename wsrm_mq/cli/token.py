@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import actor_option, changed, dry_run_option, login
-from wsrm_mq.cli.output import Column, key, listing, when, write
-from wsrm_mq.cli.place import Place, in_store, now_ms, one_look, together
-from wsrm_mq.cli.queue_acts import done
+from wsrm_mq.cli.acts import Care, changed, done, tried
+from wsrm_mq.cli.output import Column, key, when, write
+from wsrm_mq.cli.place import Place, in_store, now_ms, together
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment
 
-if TYPE_CHECKING:
-    from wsrm_mq.server.rights import Grant
-    from wsrm_mq.store.transaction import Transaction
+with on_use():
+    from wsrm_mq.server import rights as granting
+    from wsrm_mq.server import tokens
+    from wsrm_mq.store import transaction
+    from wsrm_mq.views import query
+
 
 _RIGHTS: Final = {
     "put": "It may put messages into queues of PATTERN.",
@@ -46,16 +49,9 @@ def token() -> None:
 @_grants
 @click.option("--expires", metavar="TIME", help="It ends after so long: 90d, 12h.")
 @click.option("--certificate", metavar="NAME", help="For the TLS client of this subject, as the proxy reports it.")
-@dry_run_option
-@actor_option
+@tried
 def add(
-    place: Place,
-    name: str,
-    expires: str | None,
-    certificate: str | None,
-    dry_run: bool,
-    actor: str | None,
-    **rights: tuple[str, ...],
+    place: Place, name: str, expires: str | None, certificate: str | None, care: Care, **rights: tuple[str, ...]
 ) -> None:
     """Let a program on another machine use queues.
 
@@ -66,40 +62,35 @@ def add(
     Example: wsrm-mq token add shop --put "orders*" --consume thanks --expires 90d
              wsrm-mq token add ops --peek "*" --admin "*" --certificate "CN=ops"
     """
-    from wsrm_mq.server import tokens
-    from wsrm_mq.server.rights import check_grant
-
-    grants = [check_grant(right, pattern) for right in _RIGHTS for pattern in rights[right]]
+    grants = [granting.check_grant(right, pattern) for right in _RIGHTS for pattern in rights[right]]
     if not grants:
         raise click.UsageError("Say what it may: --put, --consume, --peek, --admin or --route, with a pattern.")
     ends = None if expires is None else now_ms() + _span(expires)
     secret = None if certificate is not None else tokens.new_secret()
 
-    def verb(tx: Transaction) -> None:
+    def verb(tx: transaction.Transaction) -> None:
         tokens.add(tx, name, grants, secret=secret, certificate=certificate, expires_at=ends)
         told = f"{name}: {_told(grants)}" + ("" if certificate is None else f", by the certificate {certificate}")
-        tx.add_ledger("token_added", None, actor=actor or login(), reason=told)
+        tx.add_ledger("token_added", None, actor=care.actor, reason=told)
 
-    done(place, verb, dry_run)
+    done(place, care, verb)
     until = "" if ends is None else f" until {moment(ends)}"
-    shown = None if dry_run else secret
+    shown = None if care.dry_run else secret
     would, did = f"let {name} {_told(grants)}{until}", f"{name} may {_told(grants)}{until}."
     did += "" if shown is None else " Its secret is shown only now:"
     answer = {"token": name, "secret": shown, "certificate": certificate, "grants": grants, "expires_at": ends}
-    changed(place.is_json, dry_run, would, did, **answer)
+    changed(place.is_json, care.dry_run, would, did, **answer)
     if shown is not None and not place.is_json:
         write(shown)
 
 
-def _told(grants: list[Grant] | tuple[Grant, ...]) -> str:
+def _told(grants: list[granting.Grant] | tuple[granting.Grant, ...]) -> str:
     return ", ".join(f"{right} {pattern}" for right, pattern in grants)
 
 
 def _span(text: str) -> int:
-    from wsrm_mq.views.query import span
-
     try:
-        return span(text)
+        return query.span(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}.") from None
 
@@ -112,24 +103,21 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq token list
     """
-    from wsrm_mq.server.tokens import listed
-
-    with one_look(place) as db:
-        found = listed(db)
+    with place.one_look() as db:
+        found = tokens.listed(db)
     columns = (
         *(key("name"), Column("may", 24, of="grants", whole=_told), when("expires", "expires_at")),
         *(when("used", "used_at", rank=1), Column("certificate", rank=2), when("made", "created_at", rank=2)),
     )
     rows = [{name: value for name, value in one._asdict().items() if name != "digest"} for one in found]
-    listing(place.is_json, "tokens", rows, columns)
+    place.listing("tokens", rows, columns)
 
 
 @token.command()
 @in_store
 @click.argument("name", shell_complete=completing.values("a token"))
-@dry_run_option
-@actor_option
-def revoke(place: Place, name: str, dry_run: bool, actor: str | None) -> None:
+@tried
+def revoke(place: Place, name: str, care: Care) -> None:
     """End a token.
 
     A server refuses it within a second, also where its program is connected.
@@ -137,11 +125,10 @@ def revoke(place: Place, name: str, dry_run: bool, actor: str | None) -> None:
     \b
     Example: wsrm-mq token revoke shop
     """
-    from wsrm_mq.server import tokens
 
-    def verb(tx: Transaction) -> None:
+    def verb(tx: transaction.Transaction) -> None:
         tokens.revoke(tx, name)
-        tx.add_ledger("token_revoked", None, actor=actor or login(), reason=name)
+        tx.add_ledger("token_revoked", None, actor=care.actor, reason=name)
 
-    done(place, verb, dry_run)
-    changed(place.is_json, dry_run, f"revoke the token {name}", f"{name} is revoked.", token=name)
+    done(place, care, verb)
+    changed(place.is_json, care.dry_run, f"revoke the token {name}", f"{name} is revoked.", token=name)

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from wsrm_mq.cli.acts import ask, careful, login, reason_given, signed
-from wsrm_mq.cli.output import Exit, as_json, fields, say, table, write
-from wsrm_mq.cli.pipeline.jobs import SETTINGS, check_sources, directory, in_session
+from wsrm_mq.cli.acts import Care, ask, careful, signed
+from wsrm_mq.cli.output import Exit, as_json, fields, messages_shown, say, table, write
+from wsrm_mq.cli.pipeline import SETTINGS, check_sources, directory, in_session, pipeline
 from wsrm_mq.cli.place import config_option, configured, json_option, now_ms
-from wsrm_mq.cli.progress import messages_shown
 from wsrm_mq.cli.replay import show_header
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.events.inert import inert
+from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-if TYPE_CHECKING:
-    from wsrm_mq.replay.divided import Standing, Tally
+with on_use():
+    from wsrm_mq.replay import divided
+    from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.spark import replay as in_parts
+
 
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 _RUN: Final = "wsrm-mq pipeline replay run"
@@ -29,7 +33,7 @@ _PARTS: Final = 1_000
 _SHOWN: Final = 20
 
 
-@click.group()
+@pipeline.group(short_help="Deliver what was archived to an address, in order.")
 def replay() -> None:
     """Deliver again what many stores, exports and archives hold, to an address. A plan is made first, then run.
 
@@ -64,8 +68,7 @@ def plan(
     parts: int | None,
     security: bool,
     headers: tuple[str, ...],
-    actor: str | None,
-    reason: str | None,
+    care: Care,
     is_json: bool,
     config: Path | None,
     settings: Mapping[str, str],
@@ -81,21 +84,21 @@ def plan(
         --where "queue = '/orders' AND received_at >= '2026-03-01'" \\
         --to https://rebuilt.example/orders --out march --reason "rebuilt"
     """
-    why = reason_given(reason)
+    why = care.why()
     check_sources(paths, {"copies": True})
-    from wsrm_mq.replay import Wishes, check_address, document
-    from wsrm_mq.spark.replay import Sources, make_plan, refuse_existing
 
-    check_address(target, _allowed(config))
+    running.check_address(target, _allowed(config))
     output = directory(output, for_tables=False)
-    refuse_existing(output)
+    in_parts.refuse_existing(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wishes = Wishes(query, target, actor=actor or login(), reason=why, **wished)
+    wishes = planned.Wishes(query, target, **why, **wished)
     with in_session("replay plan", output, settings, is_json) as spark:
         count = parts or min(spark.sparkContext.defaultParallelism, _PARTS)
-        found = make_plan(spark, Sources(paths, headers, security), wishes, output, parts=count, now=now_ms())
+        found = in_parts.make_plan(
+            spark, in_parts.Sources(paths, headers, security), wishes, output, parts=count, now=now_ms()
+        )
     if is_json:
-        as_json(plan=document(found), directory=str(output))
+        as_json(plan=planned.document(found), directory=str(output))
         return
     show_header(found)
     say(f"Try it: `{_RUN} {quote(str(output))} --dry-run`. Run it: `{_RUN} {quote(str(output))}`")
@@ -115,8 +118,7 @@ def run(
     directory: Path,
     paths: tuple[str, ...],
     rate: float | None,
-    dry_run: bool,
-    yes: bool,
+    care: Care,
     is_json: bool,
     config: Path | None,
     settings: Mapping[str, str],
@@ -129,28 +131,26 @@ def run(
     \b
     Example: wsrm-mq pipeline replay run march --rate 500
     """
-    from wsrm_mq.replay import check_address
-    from wsrm_mq.replay.divided import DividedPlan
-
-    found = DividedPlan(directory)
+    found = divided.DividedPlan(directory)
     manifest, before = found.manifest, found.standing()
     if before.is_done:
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
     check_sources(paths or manifest.sources, {"copies": True})
-    from wsrm_mq.spark.replay import Sources, run_plan
 
     allowed = _allowed(config)
-    check_address(manifest.target, allowed)
+    running.check_address(manifest.target, allowed)
     left = f"{before.messages - before.delivered} of {before.messages} messages to {manifest.target}"
-    if not dry_run:
-        ask(f"This will deliver {left}.", yes)
-    sources = Sources(paths or manifest.sources, manifest.headers, manifest.security)
+    if not care.dry_run:
+        ask(f"This will deliver {left}.", care.yes)
+    sources = in_parts.Sources(paths or manifest.sources, manifest.headers, manifest.security)
     with (
         in_session("replay run", directory, settings, is_quiet=True) as spark,
-        messages_shown(before.messages, is_json or dry_run) as on_progress,
+        messages_shown(before.messages, is_json or care.dry_run) as on_progress,
     ):
-        done = run_plan(spark, directory, allowed, sources=sources, rate=rate, dry=dry_run, on_progress=on_progress)
-    if dry_run:
+        done = in_parts.run_plan(
+            spark, directory, allowed, sources=sources, rate=rate, dry=care.dry_run, on_progress=on_progress
+        )
+    if care.dry_run:
         _tell_rehearsal(done, manifest.target, is_json)
         return
     after = found.standing()
@@ -170,9 +170,7 @@ def status(directory: Path, is_json: bool) -> None:
     \b
     Example: wsrm-mq pipeline replay status march
     """
-    from wsrm_mq.replay.divided import DividedPlan
-
-    _tell(directory, DividedPlan(directory).standing(), is_json)
+    _tell(directory, divided.DividedPlan(directory).standing(), is_json)
 
 
 def _allowed(config: Path | None) -> tuple[str, ...]:
@@ -180,7 +178,7 @@ def _allowed(config: Path | None) -> tuple[str, ...]:
     return configured(config).replay_targets
 
 
-def _tell(directory: Path, found: Standing, is_json: bool, **more: Any) -> None:
+def _tell(directory: Path, found: divided.Standing, is_json: bool, **more: Any) -> None:
     if is_json:
         stopped = [one._asdict() for one in found.stopped]
         as_json(directory=str(directory), messages=found.messages, delivered=found.delivered, stopped=stopped, **more)
@@ -199,7 +197,7 @@ def _tell(directory: Path, found: Standing, is_json: bool, **more: Any) -> None:
         say(f"{others} still: --json has all")
 
 
-def _tell_next(directory: Path, done: Tally) -> None:
+def _tell_next(directory: Path, done: divided.Tally) -> None:
     if done.superseded:
         say("Another run has taken over a part of this plan; this one has ended there.")
     if done.gave_up:
@@ -207,7 +205,7 @@ def _tell_next(directory: Path, done: Tally) -> None:
     say(f"Not at its end. Go on: `{_RUN} {quote(str(directory))}`")
 
 
-def _tell_rehearsal(done: Tally, target: str, is_json: bool) -> None:
+def _tell_rehearsal(done: divided.Tally, target: str, is_json: bool) -> None:
     if is_json:
         as_json(dry_run=True, delivered=done.delivered, stopped=done.stopped)
         return

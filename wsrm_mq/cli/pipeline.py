@@ -22,25 +22,43 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
-from wsrm_mq.cli.acts import login
+from wsrm_mq.cli.acts import Care, named
 from wsrm_mq.cli.archive import SHOWN, tell_store
-from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, write
+from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, tasks_shown, write
 from wsrm_mq.cli.place import json_option, together
-from wsrm_mq.cli.progress import tasks_shown
 from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.later import on_use
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+with on_use():
+    from pyspark import sql
 
-    from wsrm_mq.export import Manifest
-    from wsrm_mq.spark.jobs.audit import Tables
+    from wsrm_mq import spark
+    from wsrm_mq.export import manifest, pieces
+    from wsrm_mq.serving import logs
+    from wsrm_mq.spark import archiving, jobs, options, reader, session
+    from wsrm_mq.spark import report as reports
+    from wsrm_mq.spark.jobs import audit as rules
+    from wsrm_mq.spark.jobs import reorder as reordering
+    from wsrm_mq.store import identity
+
 
 SUMMARY: Final = "summary.json"
 LOG: Final = "spark.log"
+
+
+@click.group()
+def pipeline() -> None:
+    """Run a job of Spark over any number of stores and exports: on this machine, or under spark-submit.
+
+    \b
+    Exit status: 0 nothing was found, 1 something was, 2 wrong usage, or PySpark or
+    Java is missing, 3 a directory has no export, 5 a store, a file or Spark
+    failed.
+    """
 
 
 class Result(NamedTuple):
@@ -51,7 +69,7 @@ class Result(NamedTuple):
 
 
 class Work(NamedTuple):
-    spark: SparkSession
+    spark: sql.SparkSession
     paths: tuple[str, ...]
     """Stores, exports and archives, as they were named."""
     out: Path
@@ -60,21 +78,16 @@ class Work(NamedTuple):
     is_json: bool
     """Standard output has the summary, and nothing else."""
 
-    def table(self, name: str, *columns: str) -> DataFrame:
+    def table(self, name: str, *columns: str) -> sql.DataFrame:
         """A table of all that was named; of its columns these, or all but the content of messages."""
-        from wsrm_mq.spark import read
+        return spark.read(self.spark, *self.paths, table=name, columns=columns or None, **self.options)
 
-        return read(self.spark, *self.paths, table=name, columns=columns or None, **self.options)
-
-    def exports(self) -> dict[str, Manifest]:
+    def exports(self) -> dict[str, manifest.Manifest]:
         """The manifests of the exports among the paths, by path."""
-        from wsrm_mq.export import load
-        from wsrm_mq.spark.options import parse
+        found = options.parse({"paths": json.dumps(self.paths)}).paths
+        return {path: manifest.load(Path(path)) for path in found if Path(path).is_dir()}
 
-        found = parse({"paths": json.dumps(self.paths)}).paths
-        return {path: load(Path(path)) for path in found if Path(path).is_dir()}
-
-    def save(self, name: str, frame: DataFrame) -> DataFrame:
+    def save(self, name: str, frame: sql.DataFrame) -> sql.DataFrame:
         """Write a table of results, and answer it as it was written: it is not computed again."""
         place = f"file://{self.out / name}"  # Spark takes an address as it stands, without escapes
         frame.write.mode("overwrite").parquet(place)
@@ -149,16 +162,13 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
 
 
 @contextmanager
-def in_session(name: str, out: Path, settings: Mapping[str, str], is_quiet: bool) -> Iterator[SparkSession]:
+def in_session(name: str, out: Path, settings: Mapping[str, str], is_quiet: bool) -> Iterator[sql.SparkSession]:
     """A session with its progress told, whose errors are ours; what the JVM says, and PySpark logs of them, is in a
     file in ``out``."""
-    from wsrm_mq.serving.logs import silence
-    from wsrm_mq.spark.session import plain_errors, session
-
     with (
-        silence(),
-        plain_errors(out / LOG),
-        session(f"wsrm-mq {name}", out / LOG, settings) as spark,
+        logs.silence(),
+        session.plain_errors(out / LOG),
+        session.session(f"wsrm-mq {name}", out / LOG, settings) as spark,
         tasks_shown(spark, is_quiet),
     ):
         yield spark
@@ -178,11 +188,8 @@ def check_sources(paths: tuple[str, ...], options: Mapping[str, Any]) -> None:
 def directory(out: Path, *, for_tables: bool = True) -> Path:
     """``--out``, absolute. Raises ``ConfigurationError`` for one that is not of this machine, or, ``for_tables``, that
     Spark would not find again."""
-    from wsrm_mq.spark.options import local
-    from wsrm_mq.spark.reader import PATTERN
-
-    place = local(str(out))
-    if for_tables and (found := PATTERN.search(place)):
+    place = options.local(str(out))
+    if for_tables and (found := reader.PATTERN.search(place)):
         raise ConfigurationError(f"{out}: Spark takes {found[0]} for a pattern. Name another directory with --out.")
     return Path(place)
 
@@ -212,13 +219,13 @@ def _write(out: Path, document: Mapping[str, Any]) -> None:
     beside.replace(out / SUMMARY)
 
 
-@click.command()
+@pipeline.command(short_help="Write what stores have settled as Parquet, for good.")
 @job
 @click.option("--header", "headers", metavar="NAME", multiple=True, help="Keep this request header too.")
 @click.option("--with-security", "security", is_flag=True, help="Leave wsse:Security in the envelopes.")
 @click.option("--no-confirm", is_flag=True, help="Leave it to `wsrm-mq archive confirm` to tell the stores.")
-@click.option("--actor", metavar="NAME", help="Who does it, for the ledger. Default: your login name.")
-def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bool, actor: str | None) -> Result:
+@named
+def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bool, care: Care) -> Result:
     """Write what stores have settled as Parquet: each store has an archive of its own below --out.
 
     A later run adds what was settled since. What is written is compared with its store. Then the store is told, where
@@ -227,22 +234,17 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
     \b
     Example: wsrm-mq pipeline archive /stores/a.db /stores/b.db --out /archive
     """
-    from wsrm_mq.export.pieces import opened
-    from wsrm_mq.spark.archiving import Asked, archive_of
-    from wsrm_mq.spark.options import found_paths
-    from wsrm_mq.store.identity import identify
-
-    who = actor or login()
-    stores = [Path(one) for one in found_paths(work.paths)]
+    who = care.actor
+    stores = [Path(one) for one in options.found_paths(work.paths)]
     if folders := [one for one in stores if one.is_dir()]:
         raise ConfigurationError(f"{folders[0]}: is no store. Name the stores that are to be archived.")
-    asked = Asked(headers, security, work.options.get("node"))
+    asked = archiving.Asked(headers, security, work.options.get("node"))
     places: list[str] = []
     archived = differences = confirmed = 0
     for store in stores:
-        with opened(store) as db:
-            place = work.out / identify(db).id
-        made = archive_of(work.spark, store, place, asked, who)
+        with pieces.opened(store) as db:
+            place = work.out / identity.identify(db).id
+        made = archiving.archive_of(work.spark, store, place, asked, who)
         for one in made.wrong[:SHOWN]:
             say(f"{store}: {one.table} {one.what}: {one.kind}")
         if not made.known.number:  # it has nothing that is settled
@@ -258,7 +260,7 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
 # ``wsrm-mq pipeline audit``: what must be true of every store, asked of many at once.
 
 
-@click.command()
+@pipeline.command(short_help="Find what was lost, repeated or done out of order.")
 @job
 def audit(work: Work) -> Result:
     """Find what was lost, repeated or done out of order.
@@ -269,21 +271,19 @@ def audit(work: Work) -> Result:
     \b
     Example: wsrm-mq pipeline audit /stores/a.db /stores/b.db --out audit
     """
-    from wsrm_mq.spark.jobs import audit as rules
-
     if work.options["copies"]:
         raise ConfigurationError("An audit reads each store once: leave out --copies, and name one of the files.")
     begun = _begun(work)
     tables = _look(work, begun)
-    found = rules.violations(tables).persist()
+    found = jobs.audit.violations(tables).persist()
     seen = found.count()
     if seen:
-        found = found.intersect(rules.violations(_look(work, begun)))
+        found = found.intersect(jobs.audit.violations(_look(work, begun)))
     saved = work.save("violations", found)
-    accounts = work.save("accounts", rules.accounts(tables.messages))
+    accounts = work.save("accounts", jobs.audit.accounts(tables.messages))
     counted = accounts.collect()
     by_invariant = {row["invariant"]: row["count"] for row in saved.groupBy("invariant").count().collect()}
-    violations, ties = sum(by_invariant.values()), rules.neighbours(tables).where("settled_at = before_at").count()
+    violations, ties = sum(by_invariant.values()), jobs.audit.neighbours(tables).where("settled_at = before_at").count()
     if not work.is_json:
         _tell(saved, violations, ties)
     return Result(
@@ -295,26 +295,23 @@ def audit(work: Work) -> Result:
             "by_invariant": by_invariant,
             "in_motion": seen - violations,
             "ties": ties,
-            "clock_steps": rules.clock_steps(tables).count(),
+            "clock_steps": jobs.audit.clock_steps(tables).count(),
         },
         is_clean=not violations,
     )
 
 
-def _look(work: Work, begun: DataFrame) -> Tables:
+def _look(work: Work, begun: sql.DataFrame) -> rules.Tables:
     """The tables, as the rules want them read: first the ledger, then the messages, then the rest."""
-    from wsrm_mq.spark.jobs.audit import COLUMNS, Tables
-
-    ledger, messages = (work.table(name, *COLUMNS[name]).persist() for name in ("ledger", "messages"))
+    ledger, messages = (work.table(name, *rules.COLUMNS[name]).persist() for name in ("ledger", "messages"))
     ledger.count()
     messages.count()
-    sequences, ranges = (work.table(name, *COLUMNS[name]) for name in ("sequences", "ranges"))
-    return Tables(messages, sequences, ranges, ledger, begun)
+    sequences, ranges = (work.table(name, *rules.COLUMNS[name]) for name in ("sequences", "ranges"))
+    return rules.Tables(messages, sequences, ranges, ledger, begun)
 
 
-def _begun(work: Work) -> DataFrame:
+def _begun(work: Work) -> sql.DataFrame:
     """Which stores are read from an export, and when that was begun."""
-
     exports = work.exports()
     for path, manifest in exports.items():
         if manifest.archive is not None:
@@ -325,7 +322,7 @@ def _begun(work: Work) -> DataFrame:
     return work.spark.createDataFrame(rows, "store string, begun_at timestamp")
 
 
-def _tell(violations: DataFrame, count: int, ties: int) -> None:
+def _tell(violations: sql.DataFrame, count: int, ties: int) -> None:
     some = violations.orderBy("invariant", "store", "sequence", "number").limit(SHOWN).collect()
     if some:
         columns = (key("store", rank=2), Column("sequence", 8, keeps_end=True), "number", Column("invariant"))
@@ -366,7 +363,7 @@ def _moment(_context: click.Context, _parameter: click.Parameter, given: str | N
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-@click.command()
+@pipeline.command(short_help="Find what is missing, came twice, failed or stands still.")
 @job
 @click.option("--at", metavar="MOMENT", callback=_moment, help="When the stores were read (ISO 8601). Default: now.")
 @click.option(
@@ -384,58 +381,52 @@ def reconcile(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) 
     \b
     Example: wsrm-mq pipeline reconcile /stores/a.db /stores/b.db --out reconciled
     """
-    from wsrm_mq.spark.report import page, read, summary
-
     if sent:
         check_sources(sent, work.options)
     found, unit = _found(work, at, no_bodies, sent)
-    said = summary(found, at)
+    said = reports.summary(found, at)
     report = work.out / REPORT
-    report.write_bytes(page(read(found, said, unit)))
+    report.write_bytes(reports.page(reports.read(found, said, unit)))
     return Result({**said, "report": str(report)}, is_clean=not said["findings"])
 
 
-def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> tuple[dict[str, DataFrame], str]:
+def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> tuple[dict[str, sql.DataFrame], str]:
     """The tables of results by name, and the unit of time in which latencies are told."""
-    from pyspark.sql import functions as F
-
-    from wsrm_mq.spark.jobs import reconcile as jobs
-
     messages, sequences = work.table("messages", *_MESSAGES), work.table("sequences")
     # Read once, for many questions: a store is slower than what is kept of it here.
     messages, sequences = messages.persist(), sequences.persist()
     if work.options["copies"]:
-        messages = jobs.newest(messages, "position", "settled_at")
-        sequences = jobs.newest(sequences, "key", "active_at")
+        messages = jobs.reconcile.newest(messages, "position", "settled_at")
+        sequences = jobs.reconcile.newest(sequences, "key", "active_at")
     [(seconds,)] = messages.selectExpr("unix_seconds(max(received_at)) - unix_seconds(min(received_at))").collect()
     unit = next((unit for unit, most in UNITS if (seconds or 0) <= most), "day")
-    runs, again = jobs.runs(messages).persist(), jobs.came_again(messages).persist()
-    received = work.save("ranges", jobs.received(runs, work.table("ranges"), sequences))
+    runs, again = jobs.reconcile.runs(messages).persist(), jobs.reconcile.came_again(messages).persist()
+    received = work.save("ranges", jobs.reconcile.received(runs, work.table("ranges"), sequences))
     results = {
-        "counts": jobs.counts(messages),
-        "gaps": jobs.gaps(received, sequences),
-        "disorder": jobs.disorder(runs, sequences),
-        "repeated": jobs.repeated(messages, runs),
-        "lacking": jobs.lacking(received, sequences),
-        "twice": jobs.twice(again, _digests(work, again, no_bodies)),
-        "latency": jobs.latency(messages, unit),
-        "faults": jobs.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
-        "dead": jobs.dead(messages),
-        "standing": jobs.standing(sequences, messages, at),
+        "counts": jobs.reconcile.counts(messages),
+        "gaps": jobs.reconcile.gaps(received, sequences),
+        "disorder": jobs.reconcile.disorder(runs, sequences),
+        "repeated": jobs.reconcile.repeated(messages, runs),
+        "lacking": jobs.reconcile.lacking(received, sequences),
+        "twice": jobs.reconcile.twice(again, _digests(work, again, no_bodies)),
+        "latency": jobs.reconcile.latency(messages, unit),
+        "faults": jobs.reconcile.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
+        "dead": jobs.reconcile.dead(messages),
+        "standing": jobs.reconcile.standing(sequences, messages, at),
     }
     if sent:
-        fates = jobs.fates(work._replace(paths=sent).table("messages", *_REQUESTS), messages).persist()
-        results["sent"] = fates.groupBy("store", "node", "queue", "fate").agg(F.count("*").alias("requests"))
-        results["astray"] = fates.where(F.col("fate").isin(*jobs.ASTRAY))
+        fates = jobs.reconcile.fates(work._replace(paths=sent).table("messages", *_REQUESTS), messages).persist()
+        results["sent"] = fates.groupBy("store", "node", "queue", "fate").agg(
+            sql.functions.count("*").alias("requests")
+        )
+        results["astray"] = fates.where(sql.functions.col("fate").isin(*jobs.reconcile.ASTRAY))
     saved = {name: work.save(name, frame) for name, frame in results.items()}
     return {**saved, "ranges": received, "sequences": sequences.where("kind = 'rm'")}, unit
 
 
-def _digests(work: Work, again: DataFrame, no_bodies: bool) -> DataFrame:
+def _digests(work: Work, again: sql.DataFrame, no_bodies: bool) -> sql.DataFrame:
     """The digests of the Bodies of messages that came ``again``, as far as they are there."""
-    from wsrm_mq.spark.options import parse
-
-    paths = () if no_bodies else parse({"paths": json.dumps(work.paths)}).paths
+    paths = () if no_bodies else options.parse({"paths": json.dumps(work.paths)}).paths
     with_bodies = tuple(path for path in paths if _has_digests(Path(path)))
     positions = [row.position for row in again.select("position").distinct().limit(FEW + 1).collect()]
     if not with_bodies or not positions:
@@ -446,15 +437,13 @@ def _digests(work: Work, again: DataFrame, no_bodies: bool) -> DataFrame:
 
 def _has_digests(path: Path) -> bool:
     """A store has a Body as long as retention leaves it; an export has digests where it was made with bodies."""
-    from wsrm_mq.export.manifest import load
-
-    return not path.is_dir() or "body_digest" in load(path).tables["messages"].columns
+    return not path.is_dir() or "body_digest" in manifest.load(path).tables["messages"].columns
 
 
 # ``wsrm-mq pipeline reorder``: what arrived, told apart.
 
 
-@click.command()
+@pipeline.command(short_help="Tell what arrived apart: released, held, duplicate.")
 @job
 @click.option("--frontier", metavar="PATH", multiple=True, help="Where the sequences stood before; may be repeated.")
 def reorder(work: Work, frontier: tuple[str, ...]) -> Result:
@@ -466,17 +455,15 @@ def reorder(work: Work, frontier: tuple[str, ...]) -> Result:
     \b
     Example: wsrm-mq pipeline reorder today.db --frontier yesterday --out reorder
     """
-    from wsrm_mq.spark import read
-    from wsrm_mq.spark.jobs.reorder import FRONTIER, frontier_of, frontiers
-    from wsrm_mq.spark.jobs.reorder import reorder as reordered
-
     arrivals = work.table("messages", "store", "node", "queue", "sequence", "number", "position", "received_at")
     if frontier:
-        begun = frontier_of(read(work.spark, *frontier, table="sequences", columns=("store", "sequence", "limit")))
+        begun = reordering.frontier_of(
+            spark.read(work.spark, *frontier, table="sequences", columns=("store", "sequence", "limit"))
+        )
     else:
-        begun = work.spark.createDataFrame([], FRONTIER)
-    found = work.save("arrivals", reordered(arrivals.where("sequence IS NOT NULL"), begun))
-    stands = work.save("frontier", frontiers(found))
+        begun = work.spark.createDataFrame([], reordering.FRONTIER)
+    found = work.save("arrivals", reordering.reorder(arrivals.where("sequence IS NOT NULL"), begun))
+    stands = work.save("frontier", reordering.frontiers(found))
     counts = {row.verdict: row["count"] for row in found.groupBy("verdict").count().collect()}
     told = {verdict: counts.get(verdict, 0) for verdict in ("release", "held", "duplicate")}
     return Result({"sequences": stands.count(), **told}, is_clean=not told["held"])
