@@ -21,7 +21,7 @@ from wsrm_mq.queue.requests import close_element, go_on, is_over, pass_gap, refu
 from wsrm_mq.queue.sending import Sent, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
-from wsrm_mq.sequence.faults import WSRMRequired
+from wsrm_mq.sequence.faults import SequenceClosed, WSRMRequired
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import channels, entries
@@ -90,7 +90,8 @@ def judge(delivery: Delivery, about: OutboundRecord, answer: Posted) -> Posted:
         return answer
     answer = answer._replace(said=said._replace(rm=terms.rm, fault=replace(fault, identifier=terms.identifier)))
     is_request = expected is None and delivery.channel is not None and delivery.channel.is_numbered
-    return answer._replace(left_alone=0.0) if is_request and fault.code in _GONE else answer
+    stays = fault.code == SequenceClosed.subcode and number in about.value.acknowledged
+    return answer._replace(left_alone=0.0) if is_request and fault.code in _GONE and not stays else answer
 
 
 def _is_refusal(about: OutboundRecord, answer: Posted) -> bool:
@@ -209,7 +210,7 @@ def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tup
         if state is OutboundState.CREATING:
             refused(tx, outbound, why)
         else:
-            step_of(tx, outbound, Own.CHANNEL_ENDED)
+            step_of(tx, outbound, Own.CLOSE_CONFIRMED)  # no more will be said
     element = go_on(tx, outbound)
     if state is OutboundState.CREATED and outbound.value.last_number is not None:
         element = seal(tx, outbound)

@@ -73,11 +73,13 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
         verb = partial(confirmed, about=about, response=response)
     elif said.fault is not None:
         verb = partial(take_fault, sender=sender, arrived=said.fault)
+    before = about.value.state
     receipt = acknowledged_with(tx, verb, sender, said.acknowledgements)
     if isinstance(about, OutboundRecord):
         if said.reply is not None:
             replied(tx, about, *said.reply)
-        is_over = isinstance(said.element, elements.TerminateSequence)
-        receipt.terminates = go_on(tx, about, is_over_there=is_over) or receipt.terminates
+        if about.value.state is not before:
+            is_over = about.value.state is OutboundState.TERMINATED
+            receipt.terminates = go_on(tx, about, is_over_there=is_over) or receipt.terminates
         receipt.needs_watch = receipt.needs_watch or about.value.state is not OutboundState.CREATED
     return receipt

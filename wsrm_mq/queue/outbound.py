@@ -192,8 +192,8 @@ def _is_open_to_node(tx: Transaction, outbound: OutboundRecord) -> bool:
 
 def leave_rest(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:
     """Begin to close a sequence: what is not acknowledged in the end goes on in another. 1.0 has no such close: there
-    it is over at once."""
-    step_of(tx, outbound, Own.CLOSE if outbound.value.terms.rm.has_close else Own.CHANNEL_ENDED)
+    it is closed at once."""
+    step_of(tx, outbound, Own.CLOSE)
     for lane in lanes:
         lane.discard_from, lane.discard_reason = 1, REPLAYED
 

@@ -17,6 +17,7 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.creation import new_identifier
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.outbound import (
+    NOT_REPLIED_TO,
     end_of,
     end_outbound,
     give_number,
@@ -72,7 +73,8 @@ just that moment."""
 _NO_OFFER: Final = ""
 """In the place of the name of an offered sequence: the destination takes none."""
 _OVER: Final = (OutboundState.CLOSED, OutboundState.FAILED, OutboundState.EXPIRED)
-"""States in which nothing more of a sequence is sent, and something of it may be unacknowledged."""
+"""States in which nothing new of a sequence is sent, and something of it may be unacknowledged."""
+_ALL: Final = AckRanges(((1, MAX_MESSAGE_NUMBER - 1),))
 
 
 class Destination(NamedTuple):
@@ -337,23 +339,28 @@ def confirmed(tx: Transaction, about: About, response: CloseSequenceResponse | T
 
 
 def go_on(tx: Transaction, outbound: OutboundRecord, *, is_over_there: bool = False) -> TerminateSequence | None:
-    """Have another sequence go on with what is not acknowledged, where nothing more of this one is sent. Answers its
+    """Have another sequence go on with what is not acknowledged, where nothing new of this one is sent. Answers its
     end, where that is to be told. ``is_over_there``: its destination has terminated it."""
     if not outbound.has_requests or (outbound.value.state not in _OVER and not is_over_there):
         return None
     _carry_on(tx, outbound)
-    if outbound.value.state is not OutboundState.CLOSED or not outbound.value.terms.rm.has_close:
+    _leave_unreplied(tx, outbound)
+    lanes = lanes_of(tx, outbound)
+    if outbound.value.state is not OutboundState.CLOSED or any(count_unsettled(tx, lane, 1) for lane in lanes):
         return None
     step_of(tx, outbound, Own.TERMINATE)
     step_of(tx, outbound, Own.CHANNEL_ENDED)
-    return end_of(outbound)
+    return end_of(outbound) if outbound.value.terms.rm.has_close else None
 
 
 def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | None = None) -> None:
     """Have another sequence take the messages of one that are not acknowledged, and behind them all that wait in
-    sequences that were to follow it. They are entries of their own, so each is found under both numbers.
-    ``without_offer``: why it offers none for replies."""
-    if not any(count_unsettled(tx, lane, 1) for lane in lanes_of(tx, outbound)):
+    sequences that were to follow it. They are entries of their own, so each is found under both numbers. What is
+    acknowledged and not replied to goes along only where the destination does not know the sequence any more: it may
+    have lost it, or have done it. ``without_offer``: why it offers none for replies."""
+    value = outbound.value
+    left = _ALL if value.state is OutboundState.FAILED else value.unacknowledged
+    if not any(_count(tx, lane, left) for lane in lanes_of(tx, outbound)):
         return
     to = _destination(outbound)
     behind = tx.execute(outbounds.CREATING_BEHIND, {"queue": outbound.queue, "id": outbound.id}).fetchall()
@@ -363,10 +370,11 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
     takes_offer = without_offer is None and outbound.offered != _NO_OFFER
     made = begin(tx, outbound.queue, to, offers=offers, takes_offer=takes_offer)
     lane = channel_of(tx, made)
-    _tell_unreplied(tx, outbound)
+    if left is _ALL:
+        _tell_unreplied(tx, outbound)
     for one in (outbound, *others):
         for old in lanes_of(tx, one):
-            _copy(tx, old, lane)
+            _copy(tx, old, lane, left if one is outbound else _ALL)
         if one is not outbound:
             step_of(tx, one, Own.CHANNEL_ENDED)
     given, last = lane.held, (outbound, *others)[-1].value.last_number
@@ -377,12 +385,24 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
     tx.ledger("carried_on", lane, reason=reason)
 
 
+def _leave_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
+    """What the destination has acknowledged, and not replied to, has no other number: it may have done it. It is asked
+    for its reply as before while the sequence is closed. Where it is over, no reply comes: it is a dead letter."""
+    for lane, done in unreplied(tx, outbound):
+        if outbound.value.state is OutboundState.CLOSED:
+            lane.discard_from = lane.discard_reason = None
+            settle_cursor(tx, lane)
+        else:
+            _tell_of_unreplied(tx, outbound, lane, done)
+            lane.give_up(1, NOT_REPLIED_TO)
+
+
 def _is_to(one: OutboundRecord, to: Destination) -> bool:
     return _destination(one)._replace(acks_to=to.acks_to) == to
 
 
 def _tell_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
-    """The destination has done what it acknowledged, and will do it again where its reply has not come."""
+    """The destination may have done what it acknowledged."""
     for lane, done in unreplied(tx, outbound):
         _tell_of_unreplied(tx, outbound, lane, done)
 
@@ -401,14 +421,23 @@ def _tell_of_unreplied(tx: Transaction, outbound: OutboundRecord, lane: Lane | N
     tx.ledger("requests_in_doubt", lane, reason=reason)
 
 
-def _copy(tx: Transaction, old: Lane, lane: Lane) -> None:
-    """Have the unsettled messages of ``old`` wait in ``lane``, behind those that wait there."""
-    count = count_unsettled(tx, old, 1)
-    if count:
+def _count(tx: Transaction, lane: Lane, numbers: AckRanges) -> int:
+    """Counts the unsettled messages of a lane that have one of these numbers."""
+    ranges = ({"lane": lane.id, "lower": lower, "upper": upper + 1} for lower, upper in numbers)
+    return sum(tx.execute(entries.COUNT_BETWEEN, bounds).fetchone()[0] for bounds in ranges)
+
+
+def _copy(tx: Transaction, old: Lane, lane: Lane, numbers: AckRanges) -> None:
+    """Have the unsettled messages of ``old`` with these numbers wait in ``lane``, behind those that wait there."""
+    for lower, upper in numbers:
+        count = _count(tx, old, AckRanges(((lower, upper),)))
+        if not count:
+            continue
+        moved = {"old": old.id, "lower": lower, "upper": upper}
         begins = tx.reserve_positions(count).start
-        row = {"old": old.id, "lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
-        tx.execute(channels.CARRY_ON, row)
-        tx.execute(channels.CARRIED_ON, {"lane": old.id, "reason": REPLAYED, "now": tx.now})
+        row = {"lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
+        tx.execute(channels.CARRY_ON, {**moved, **row})
+        tx.execute(channels.CARRIED_ON, {**moved, "reason": REPLAYED, "now": tx.now})
         lane.held += count
         lane.numbers = AckRanges(((1, lane.held),))
     old.cursor, old.discard_from, old.discard_reason = old.limit, 1, REPLAYED
@@ -444,10 +473,12 @@ def leave_gap(tx: Transaction, lane: int, number: int) -> None:
     sequence is closed, and what is not acknowledged goes on in another one, with new numbers. What was acknowledged
     behind the gap may never be delivered: that is told. What is acknowledged itself leaves none."""
     outbound = requests_in(tx, lane)
-    if outbound is None or outbound.value.state is not OutboundState.CREATED:
+    if outbound is None:
         return
     if number in outbound.value.acknowledged:
         _tell_of_unreplied(tx, outbound, tx.lane(lane), AckRanges(((number, number),)))
+        return
+    if outbound.value.state is not OutboundState.CREATED:
         return
     behind = outbound.value.acknowledged.without(AckRanges(((1, number),)))
     if behind:

@@ -116,7 +116,7 @@ _EARLY: Final = {
 _FAULTS: Final = {
     "SequenceClosed": OutboundTrigger.REFUSED_CLOSED,
     "MessageNumberRollover": OutboundTrigger.REFUSED_FULL,
-    "SequenceTerminated": OutboundTrigger.UNKNOWN_THERE,
+    "SequenceTerminated": OutboundTrigger.TERMINATED_THERE,
     "UnknownSequence": OutboundTrigger.UNKNOWN_THERE,
 }
 

@@ -25,7 +25,7 @@ class OutboundState(enum.StrEnum):
     CLOSING = "closing"
     """CloseSequence was sent. No number is given; messages that are not acknowledged are still sent again."""
     CLOSED = "closed"
-    """Nothing is sent any more; acknowledgements are still taken."""
+    """Nothing is sent any more but what is acknowledged and waits for its reply; acknowledgements are still taken."""
     TERMINATING = "terminating"
     """TerminateSequence was sent."""
     TERMINATED = "terminated"
@@ -57,10 +57,10 @@ class OutboundTrigger(enum.Enum):
     CHANNEL_ENDED = "nothing more can be sent, and everything is acknowledged"
     CHANNEL_ENDED_EARLY = "nothing more can be sent, and something is not acknowledged"
     CLOSED_THERE = "CloseSequence from the destination"
-    TERMINATED_THERE = "TerminateSequence from the destination"
+    TERMINATED_THERE = "TerminateSequence or SequenceTerminated from the destination"
     REFUSED_CLOSED = "SequenceClosed from the destination"
     REFUSED_FULL = "MessageNumberRollover from the destination"
-    UNKNOWN_THERE = "SequenceTerminated or UnknownSequence from the destination"
+    UNKNOWN_THERE = "UnknownSequence from the destination"
     ACCUSED = "another fault from the destination"
     EXPIRED = "Expires, counted from creation"
 
@@ -191,7 +191,6 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
         **_1_1[state],
         _T.FINAL: _C(_A.TAKE, state),
         _T.SEAL: _C(_A.IGNORE, state),
-        _T.CLOSE: _C(_A.IGNORE, state),
         _T.TERMINATE: _C(_A.TERMINATE, _S.TERMINATED),
         _T.TERMINATE_EARLY: _C(_A.IGNORE, state),
         _T.CLOSED_THERE: _C(_A.IGNORE, state),
@@ -200,6 +199,8 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
 
 _1_0: Final[OutboundTable] = {
     **{state: _without_close(state) for state in _1_1 if state not in OUTBOUND_ENDED},
+    # Nothing says that it is closed.
+    _S.CREATED: {**_without_close(_S.CREATED), _T.CLOSE: _C(_A.IGNORE, _S.CLOSED)},
     # What seals it is a message: the last one says that it is that.
     _S.CREATING: {**_CREATING, _T.SEAL: _C(_A.IGNORE, _S.CREATING)},
     **_ENDED,

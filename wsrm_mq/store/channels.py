@@ -125,12 +125,11 @@ def entering(moved: Select[Any], also: str = "") -> str:
     return compiled(insert(entry).from_select(names, entries, include_defaults=False))
 
 
-CARRY_ON: Final = entering(
-    select(entry.c.id).where(entry.c.lane == p("old"), IS_LIVE).order_by(entry.c.number), "wants_reply, "
-)
-"""Have new entries for the unsettled ones of the lane ``:old``."""
+_MOVED: Final = and_(entry.c.lane == p("old"), IS_LIVE, entry.c.number.between(p("lower"), p("upper")))
+CARRY_ON: Final = entering(select(entry.c.id).where(_MOVED).order_by(entry.c.number), "wants_reply, ")
+"""Have new entries for the unsettled ones of the lane ``:old`` that have a number in a range."""
 CARRIED_ON: Final = compiled(
-    update(entry).where(_LIVE).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
+    update(entry).where(_MOVED).values(outcome="discarded", reason=p("reason"), settled_at=p("now"), retry_at=None)
 )
 IS_GAP: Final = or_(
     and_(entry.c.outcome == "dead", entry.c.reason != "not_replied_to"),

@@ -89,6 +89,13 @@ _HAS_GAP: Final = (
     )
     .exists()
 )
+_WAITS: Final = (
+    select(literal(1))
+    .select_from(channel.join(entry, entry.c.lane == channel.c.lane))
+    .where(channel.c.outbound == outbound.c.id, channel.c.is_numbered == 1, entry.c.number >= 1, IS_LIVE)
+    .exists()
+)
+_MAY_END: Final = or_(outbound.c.rm != "1.0", outbound.c.unacknowledged == 0)
 TO_TEND: Final = compiled(
     select(outbound.c.id)
     .where(
@@ -96,6 +103,7 @@ TO_TEND: Final = compiled(
         or_(
             *(outbound.c.state == "creating", outbound.c.state == "closing", outbound.c.expires_at <= p("now")),
             and_(outbound.c.state == "created", _HAS_GAP),
+            and_(outbound.c.state == "closed", _MAY_END, ~_WAITS),
             and_(outbound.c.state == "created", outbound.c.last_number.is_not(None), outbound.c.unacknowledged == 0),
         ),
     )
