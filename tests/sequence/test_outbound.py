@@ -227,10 +227,15 @@ def test_the_destination_may_close_the_sequence() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("code", ["SequenceTerminated", "UnknownSequence"])
-def test_a_sequence_that_the_destination_does_not_know_has_failed(rm: RMVersion, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [("SequenceTerminated", OutboundState.TERMINATED), ("UnknownSequence", OutboundState.FAILED)],
+)
+def test_a_sequence_that_the_destination_does_not_know_has_failed_and_one_that_it_has_ended_is_terminated(
+    rm: RMVersion, code: str, state: OutboundState
+) -> None:
     step = fault(sending(2, rm), code)
-    assert (step.sequence.state, step.in_doubt.ranges) == (OutboundState.FAILED, ((1, 2),))
+    assert (step.sequence.state, step.in_doubt.ranges) == (state, ((1, 2),))
     assert fault(sending(2, rm), "InvalidAcknowledgement").sequence == sending(2, rm)
 
 

@@ -151,7 +151,7 @@ class Sending:
             self._act("resume", to)
         for process in sources:
             if process.program is not None:
-                process.program.try_now()
+                process.program._persistent.try_now()
 
     def check_end(self, process: Process) -> None:
         program = process.program

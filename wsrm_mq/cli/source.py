@@ -209,7 +209,11 @@ for _name, _does, _help in (
         "Send nothing more until it is resumed. What programs send meanwhile is stored, and waits.",
     ),
     ("resume", "send to {to} again", "Send again what is held."),
-    ("resend", "try what waits for {to} again, within a minute", "Try what waits again, within a minute."),
+    (
+        "resend",
+        "send what waits for {to} again now",
+        "Send again now what waits for its next try, also where its host was away, as a program's try_now does.",
+    ),
     (
         "close",
         "close the sequences to {to}; what the destination does not have goes on in another one",

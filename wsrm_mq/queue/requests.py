@@ -386,8 +386,9 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
 
 
 def _leave_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
-    """What the destination has acknowledged, and not replied to, has no other number: it may have done it. It is asked
-    for its reply as before while the sequence is closed. Where it is over, no reply comes: it is a dead letter."""
+    """What the destination has acknowledged, and not replied to, gets no other number: it may be done. While the
+    sequence is closed it is sent again for its reply (S-RET-011), as nothing else is (S-RET-012). Where that is over,
+    it is a dead letter."""
     for lane, done in unreplied(tx, outbound):
         if outbound.value.state is OutboundState.CLOSED:
             lane.discard_from = lane.discard_reason = None

@@ -191,6 +191,7 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
         **_1_1[state],
         _T.FINAL: _C(_A.TAKE, state),
         _T.SEAL: _C(_A.IGNORE, state),
+        _T.CLOSE: _C(_A.IGNORE, state),
         _T.TERMINATE: _C(_A.TERMINATE, _S.TERMINATED),
         _T.TERMINATE_EARLY: _C(_A.IGNORE, state),
         _T.CLOSED_THERE: _C(_A.IGNORE, state),
@@ -199,8 +200,7 @@ def _without_close(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
 
 _1_0: Final[OutboundTable] = {
     **{state: _without_close(state) for state in _1_1 if state not in OUTBOUND_ENDED},
-    # Nothing says that it is closed.
-    _S.CREATED: {**_without_close(_S.CREATED), _T.CLOSE: _C(_A.IGNORE, _S.CLOSED)},
+    _S.CREATED: {**_without_close(_S.CREATED), _T.CLOSE: _C(_A.IGNORE, _S.CLOSED)},  # nothing is said of that
     # What seals it is a message: the last one says that it is that.
     _S.CREATING: {**_CREATING, _T.SEAL: _C(_A.IGNORE, _S.CREATING)},
     **_ENDED,

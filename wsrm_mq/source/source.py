@@ -44,9 +44,10 @@ from wsrm_mq.source.relay import Relay, call_of, request_of
 from wsrm_mq.source.stamping import stamped
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store import queues
-from wsrm_mq.store.applications import SENDING, SIGNED, source_queue
+from wsrm_mq.store.applications import SENDING, SIGNED, SOURCE, source_queue
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.identity import identify
+from wsrm_mq.store.port import Database
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, RM_OF_LABEL, SOAP_OF_LABEL, AddressingVersion, RMVersion
 
@@ -87,6 +88,8 @@ class RMSource(Looking):
     _listener: Listener | None = None
     _notices: Notices | None = None
     _polls: Polls | None = None
+    _told_upto: int | None = None
+    """The last row of the ledger that was looked at."""
 
     def __init__(
         self,
@@ -432,9 +435,12 @@ class RMSource(Looking):
         self._call(lambda tx: (0, tuple(acts.terminate(tx, to))))
         self._engine.watch.look_soon()
 
-    def try_now(self) -> None:
-        """Try all hosts again that could not be reached."""
+    def try_now(self, to: str | None = None) -> None:
+        """Have what waits for its next try leave now, whether its host was away or it was not acknowledged, as
+        ``wsrm-mq source resend`` does: to the URL ``to``, or to every destination. Every host is tried again."""
         self._persistent.try_now()
+        self._call(lambda tx: (acts.try_now(tx, to), ()))
+        self._engine.watch.nudge()
 
     def _tend(self) -> None:
         """A chore of the watch: what is due about sequences."""
@@ -444,6 +450,9 @@ class RMSource(Looking):
         with self._engine.store.reader() as db:
             due = db.execute(outbounds.TO_TEND, {"now": now}).fetchone()
             due = due or db.execute(outbounds.QUIET, {"before": quiet_since(self._policy, now)}).fetchone()
+            resent = self._resent(db)
+        for to in resent:
+            self.try_now(to)
         if due is not None:
             self._call(lambda tx: (0, tend(tx, self._policy)))
         for url, since in list(self._at_signers.values()):
@@ -453,6 +462,14 @@ class RMSource(Looking):
             self._close_unheard()
         if self._polls is not None:
             self._polls.look()
+
+    def _resent(self, db: Database) -> set[str]:
+        """The destinations that an operator has had tried again since this was asked last."""
+        if self._told_upto is None:  # what was before has made no host wait here
+            (self._told_upto,) = db.execute(queues.LAST_TOLD).fetchone()
+        told = db.execute(queues.TOLD_SINCE, {"after": self._told_upto}).fetchall()
+        self._told_upto = told[-1][0] if told else self._told_upto
+        return {name.removeprefix(SOURCE) for _key, event, name in told if event == acts.RESENT}
 
     def _heard_at(self, to: str) -> str | None:
         """The address at which the destination ``to`` acknowledges and replies; ``None``: the responses."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy import and_, case, func, not_, or_, select
+from sqlalchemy import and_, case, func, not_, or_, select, update
 
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.port import Connection
@@ -138,6 +138,10 @@ NTH_LIVE: Final = compiled(select(entry.c.number).where(IN_RANGE).order_by(entry
 RETRIES: Final = compiled(select(func.min(entry.c.retry_at), func.count()).where(IN_RANGE, entry.c.retry_at > p("now")))
 FREE_RETRY: Final = changed_if_live(retry_at=None, deaths=0)
 BEGIN_LADDER: Final = changed_if_live(retry_at=None, deaths=0, failures=0)
+TRY_NOW: Final = compiled(
+    update(entry).where(IN_RANGE, entry.c.retry_at.is_not(None)).values(retry_at=None, deaths=0, failures=0)
+)
+"""The same for those in a range that wait for their next try."""
 RETRY_LATER: Final = changed(entry, retry_from=p("now"), retry_at=p("retry_at"))
 REMARK: Final = changed(entry, reason=p("reason"))
 MARK_LATE: Final = changed(entry, late=1)

@@ -129,6 +129,14 @@ FAILED_AS: Final = compiled(select(func.count()).where(given(ledger, "position, 
 """How many attempts at one position have failed with ``:fault``."""
 IN_LEDGER: Final = compiled(select(ledger.c.id).where(given(ledger, "sequence, event, reason")))
 """A row for each time that something was written down about a sequence for one reason."""
+LAST_TOLD: Final = compiled(select(func.coalesce(func.max(ledger.c.id), 0)))
+TOLD_SINCE: Final = compiled(
+    select(*of(ledger, "id, event"), queue.c.name)
+    .outerjoin(queue, queue.c.id == ledger.c.queue)
+    .where(ledger.c.id > p("after"))
+    .order_by(ledger.c.id)
+)
+"""The key, event and queue of each row of the ledger behind ``:after``."""
 KEEP: Final = changed(queue, keeper=p("keeper"))
 _KEPT: Final = select(queue.c.name, queue.c.keeper, instance.c.name, instance.c.pid).outerjoin(
     instance, instance.c.id == queue.c.keeper

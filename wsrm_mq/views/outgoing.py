@@ -364,7 +364,7 @@ def steps_for_requests(one: Requests, *, is_sent: bool) -> tuple[Step, ...]:
     if one.waiting and one.on_hold_since is not None:
         steps.append(others.RESUME_SOURCE.step("they are sent again", one.to))
     elif one.waiting and is_sent:
-        steps.append(others.RESEND.step("they are tried within a minute", one.to))
+        steps.append(others.RESEND.step("they are tried now", one.to))
     elif one.waiting:
         steps.append(others.REQUESTS_SHOWN.step("which they are; the program that sent them goes on with them", one.to))
     if one.waiting:
