@@ -136,6 +136,12 @@ class Patient:
         finally:
             self._leave(going, why)
 
+    def doubt(self, url: str) -> None:
+        """Have one thread at a time try its host until that has answered again."""
+        place, _host = self._place(url)
+        with self._lock:
+            place.answers = False
+
     def _place(self, url: str) -> tuple[_Place, str]:
         """The place to which ``url`` leads, and its host."""
         origin, host = origin_of(url)

@@ -91,10 +91,12 @@ def _may_leave(tx: Transaction, lane: Lane) -> bool:
 
 
 def wait_for_host(tx: Transaction, lane: Lane, position: int, seconds: float, why: str) -> None:
-    """Nothing of a lane can leave for so long. Long waits end together: the watch looks once for all of them."""
+    """Nothing of a lane can leave for so long. Waits of a second end in steps of a tenth, long ones in steps of a
+    second: the watch looks once for all that end together."""
     tx.execute(entries.SAY_WHY, {"key": position, "error": storable(why)})
     until = tx.now + math.ceil(seconds * 1000)
-    lane.wait(tx.now, until if seconds < 1 else -(-until // 1000) * 1000)
+    step = 1 if seconds < 1 else 100 if seconds < 10 else 1_000
+    lane.wait(tx.now, -(-until // step) * step)
 
 
 def claim(tx: Transaction, key: int) -> Claim | None:

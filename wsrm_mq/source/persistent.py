@@ -21,12 +21,16 @@ from wsrm_mq.errors import LeftAlone, NotAnswered, Unread, Unsigned
 from wsrm_mq.events import telling as events
 from wsrm_mq.remembered import Recent
 
-PART: Final = 1 / 8
+SOON: Final = 1 / 8
+STEADY: Final = 1.25
+PART: Final = 1 / 40
 LEAST: Final = 0.02
 MOST: Final = 60.0
-"""A host is left alone for this part of the time for which it has been away, for so many seconds at least and at most:
-ever longer, and what waits for it is held up by no more than that. Each pause is taken from 80 to 120 %, so that many
-sources do not come back together (S-RET-004)."""
+"""The pauses in which a host that is away is left alone, in seconds, or as a part of the time for which it has been so:
+``LEAST`` at first, then ``SOON`` up to ``STEADY``, and ``PART`` where that is longer, up to ``MOST``. So a line that
+broke for a moment costs a moment, a host that is down is asked no more than once a second, and an outage of any length
+holds up what waits by little more than a fortieth of it. One message alone asks, and each pause is taken from 80 to 120
+%, so that many sources do not come back together (S-RET-004)."""
 TOLD_AFTER: Final = 0.5
 """Seconds: a host that is away for less is told of by no event, or a bad line would fill the log."""
 TOLD_AGAIN: Final = 600.0
@@ -36,6 +40,11 @@ LONGEST_ASKED: Final = 3_600.0
 _FROM_GATEWAYS: Final = frozenset((408, 425, 429, 502, 503, 504))
 """HTTP statuses that say nothing of the message, unless what came with them does."""
 _HOSTS: Final = 4_096
+
+
+def pause_after(away: float) -> float:
+    """The seconds for which a host is left alone that has been away for so many."""
+    return min(MOST, max(LEAST, min(STEADY, away * SOON), away * PART))
 
 
 class _Away(NamedTuple):
@@ -131,12 +140,14 @@ class Persistent(Patient):
         with self._guard:
             before = self._away.get(place)
             since = now if before is None else before.since
-            seconds = min(MOST, max(LEAST, (now - since) * PART)) * random.uniform(0.8, 1.2)
+            seconds = pause_after(now - since) * random.uniform(0.8, 1.2)
             seconds = max(seconds, min(asked or 0.0, LONGEST_ASKED))
             began = before.began if before is not None else datetime.now(UTC).isoformat(timespec="seconds")
             told_at = None if before is None else before.told_at
             is_due = now + seconds - since >= TOLD_AFTER if told_at is None else now - told_at >= TOLD_AGAIN
             self._away.keep(place, _Away(since, now + seconds, why, began, now if is_due else told_at))
+        if place != url:
+            self.doubt(url)
         if is_due:
             self.tell("source.away", host=place, since=began, error=why)
         return LeftAlone(f"{url}: {why}; it is tried again in {seconds:.3g} s", seconds)
