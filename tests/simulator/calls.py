@@ -86,8 +86,16 @@ class Calls:
             self.standing[one.position] = one
             if before is not None and before.entry != one.entry:
                 self._counts["requests carried on"] += 1
+                self._check_carried_on(before)
             if one.outcome is not None and (before is None or before.outcome is None or before.entry != one.entry):
                 self._check_settled(one)
+
+    def _check_carried_on(self, before: Standing) -> None:
+        """Only a sequence that its service does not know any more is left with what it had acknowledged."""
+        state, acknowledged = self._outbox.heard(before.identifier)
+        if state != "failed" and acknowledged and _has(acknowledged, before.number):
+            text = self._text_at(before.position)
+            raise Violation(f"request {text} was acknowledged in {before.identifier}, and has another number")
 
     def _check_settled(self, one: Standing) -> None:
         text = self._text_at(one.position)

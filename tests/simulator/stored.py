@@ -206,6 +206,14 @@ class Stored:
         )
         return list(map(Standing._make, found))
 
+    def heard(self, identifier: str) -> tuple[str, str]:
+        """The state of a sequence of a source, and its numbers that are acknowledged."""
+        found = self._reader.execute(
+            "SELECT state, acknowledged FROM outbound_sequence WHERE identifier = ?", (identifier,)
+        )
+        state, acknowledged = found.fetchone() or ("", "")
+        return state, acknowledged
+
     def in_doubt(self) -> list[str]:
         """What the ledger says of requests that may be done twice."""
         found = self._reader.execute("SELECT reason FROM ledger WHERE event = 'requests_in_doubt'")

@@ -46,6 +46,7 @@ def as_time_passes(source: Source, look: Callable[[], object], step: float = 3) 
     return source.partner.within(is_so, 20)
 
 
+@pytest.mark.spec("S-RET-011")
 def test_what_is_acknowledged_behind_a_request_that_always_fails_is_asked_for_its_reply_and_never_done_again(
     open_source: Open, partner: Partner
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_partner_that_answers_nothing_in_a_closed_sequence_is_asked_as_often_a
     assert partner.within(lambda: source.states()[0][0] == "terminated")
 
 
+@pytest.mark.spec("F-025")
 @pytest.mark.parametrize("by", ["fault", "the clock"])
 def test_where_its_sequence_is_over_what_waits_for_its_reply_is_a_dead_letter_and_the_rest_goes_on(
     source: Source, partner: Partner, by: str

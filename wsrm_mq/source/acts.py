@@ -43,7 +43,7 @@ def close(tx: Transaction, to: str) -> list[Claim]:
 
 def close_created(tx: Transaction, keys: list[int]) -> tuple[Claim, ...]:
     """Close the sequences with these keys that are still open. One with a request that is done, and waits for its
-    reply, stays: that would be done again."""
+    reply, stays: its destination may not reply to it there once it is closed."""
     claims: list[Claim] = []
     for outbound in filter(None, map(tx.outbound, keys)):
         is_open = outbound.value.state is OutboundState.CREATED and not any(requests.unreplied(tx, outbound))

@@ -347,7 +347,7 @@ def told_of_requests(one: Requests, now: int, *, is_sent: bool) -> str:
     if one.error is not None:
         again = "" if one.next_at is None or one.next_at <= now else f" The next attempt is at {moment(one.next_at)}."
         return f"{waits}. The last attempt: {one.error}.{again}"
-    if AckRanges.parse(one.acknowledged).count() == one.sent:
+    if one.state == "closed" or AckRanges.parse(one.acknowledged).count() == one.sent:
         where = "" if one.acks_to is None else f" at {one.acks_to}"
         return f"{waits} to be replied to{where}; all are acknowledged."
     if one.acks_to is not None:
