@@ -21,6 +21,8 @@ TEXTS = {
     if name.isupper() and isinstance(text, str) and " " in text and not text.startswith("(")  # a word; a part of some
 }
 INDEX = {
+    "LAST_TOLD": "SEARCH ledger",  # the last key alone
+    "TRY_NOW": "entry_live (lane=? AND number>? AND number<?)",
     "EXPRESS": "entry_consumed (queue=? AND id>?)",
     "LOST": "queue_dead_letters (parent=?)",
     "ANSWERED_WITH": "reply_numbered (outbound=?)",
