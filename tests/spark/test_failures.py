@@ -11,7 +11,7 @@ from wsrm_mq.errors import ExportError, SparkFailed, StoreUnavailable, WSRMError
 from wsrm_mq.spark.session import plain_errors
 
 PLANNED = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):
-  File "/lib/wsrm_mq/spark/options.py", line 104, in _found
+  File "/lib/wsrm_mq/spark/reader.py", line 104, in _found
     raise StoreUnavailable(f"{path}: there is no such store or export.", "Name files that this machine has.")
 wsrm_mq.errors.StoreUnavailable: /nowhere.db: there is no such store or export. Name files that this machine has.
  SQLSTATE: 38000"""

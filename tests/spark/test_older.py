@@ -20,8 +20,7 @@ from wsrm_mq.cli import program
 from wsrm_mq.export import TABLES, Kind, load, schema
 from wsrm_mq.export.schema import Column
 from wsrm_mq.spark import read
-from wsrm_mq.spark.options import parse
-from wsrm_mq.spark.reader import Reader
+from wsrm_mq.spark.reader import Reader, parse
 
 PLACES = sorted(file.parent for file in Path(older.__file__).parent.glob("*/*/manifest.json"))
 SETTLED = 1

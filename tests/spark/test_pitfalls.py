@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 COLUMNS = "position,sequence,number,state,envelope"
 READ = """
 import json, sys
-from wsrm_mq.spark.options import parse
+from wsrm_mq.spark.reader import parse
 from wsrm_mq.spark.reader import Reader
 made = Reader(parse({"path": sys.argv[1], "columns": "number"}))
 print(json.dumps([row["number"] for one in made.partitions() for batch in made.read(one) for row in batch.to_pylist()]))

@@ -31,8 +31,7 @@ from pyspark.sql.datasource import (
 from tests.support.filled import SECURITY, Filled
 from wsrm_mq.errors import ConfigurationError, ExportError, NotFound, StoreLocked, StoreUnavailable
 from wsrm_mq.export import TABLES, Asked, Kind, export
-from wsrm_mq.spark.options import OPTIONS, parse
-from wsrm_mq.spark.reader import PushingReader, Reader
+from wsrm_mq.spark.reader import OPTIONS, PushingReader, Reader, parse
 
 Rows = list[dict[str, Any]]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -39,7 +39,7 @@ with on_use():
     from wsrm_mq import spark
     from wsrm_mq.export import manifest, pieces
     from wsrm_mq.serving import logs
-    from wsrm_mq.spark import archiving, jobs, options, reader, session
+    from wsrm_mq.spark import archiving, jobs, reader, session
     from wsrm_mq.spark import report as reports
     from wsrm_mq.spark.jobs import audit as rules
     from wsrm_mq.spark.jobs import reorder as reordering
@@ -84,7 +84,7 @@ class Work(NamedTuple):
 
     def exports(self) -> dict[str, manifest.Manifest]:
         """The manifests of the exports among the paths, by path."""
-        found = options.parse({"paths": json.dumps(self.paths)}).paths
+        found = reader.parse({"paths": json.dumps(self.paths)}).paths
         return {path: manifest.load(Path(path)) for path in found if Path(path).is_dir()}
 
     def save(self, name: str, frame: sql.DataFrame) -> sql.DataFrame:
@@ -177,8 +177,7 @@ def in_session(name: str, out: Path, settings: Mapping[str, str], is_quiet: bool
 def check_sources(paths: tuple[str, ...], options: Mapping[str, Any]) -> None:
     """Tells at once what cannot be read: Spark takes ten seconds to begin."""
     try:
-        from wsrm_mq.spark.options import parse
-        from wsrm_mq.spark.reader import Reader
+        from wsrm_mq.spark.reader import Reader, parse
     except ImportError:
         raise ConfigurationError("PySpark is not installed: pip install 'wsrm-mq[spark]'.") from None
     given = {key: str(value).lower() if isinstance(value, bool) else value for key, value in options.items()}
@@ -188,7 +187,7 @@ def check_sources(paths: tuple[str, ...], options: Mapping[str, Any]) -> None:
 def directory(out: Path, *, for_tables: bool = True) -> Path:
     """``--out``, absolute. Raises ``ConfigurationError`` for one that is not of this machine, or, ``for_tables``, that
     Spark would not find again."""
-    place = options.local(str(out))
+    place = reader.local(str(out))
     if for_tables and (found := reader.PATTERN.search(place)):
         raise ConfigurationError(f"{out}: Spark takes {found[0]} for a pattern. Name another directory with --out.")
     return Path(place)
@@ -235,7 +234,7 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
     Example: wsrm-mq pipeline archive /stores/a.db /stores/b.db --out /archive
     """
     who = care.actor
-    stores = [Path(one) for one in options.found_paths(work.paths)]
+    stores = [Path(one) for one in reader.found_paths(work.paths)]
     if folders := [one for one in stores if one.is_dir()]:
         raise ConfigurationError(f"{folders[0]}: is no store. Name the stores that are to be archived.")
     asked = archiving.Asked(headers, security, work.options.get("node"))
@@ -426,7 +425,7 @@ def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> 
 
 def _digests(work: Work, again: sql.DataFrame, no_bodies: bool) -> sql.DataFrame:
     """The digests of the Bodies of messages that came ``again``, as far as they are there."""
-    paths = () if no_bodies else options.parse({"paths": json.dumps(work.paths)}).paths
+    paths = () if no_bodies else reader.parse({"paths": json.dumps(work.paths)}).paths
     with_bodies = tuple(path for path in paths if _has_digests(Path(path)))
     positions = [row.position for row in again.select("position").distinct().limit(FEW + 1).collect()]
     if not with_bodies or not positions:

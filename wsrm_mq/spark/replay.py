@@ -45,7 +45,7 @@ from wsrm_mq.replay.divided import (
 from wsrm_mq.replay.plan import Summary, encoded
 from wsrm_mq.replay.run import Pace
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
-from wsrm_mq.spark.options import found_paths, local
+from wsrm_mq.spark.reader import found_paths, local
 from wsrm_mq.spark.session import Batches, answers, partition
 from wsrm_mq.spark.source import read
 

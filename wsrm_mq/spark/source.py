@@ -29,14 +29,12 @@ class DefaultSource(DataSource):
         return "wsrm"
 
     def schema(self) -> StructType:
-        from wsrm_mq.spark.options import parse
-        from wsrm_mq.spark.reader import schema_of
+        from wsrm_mq.spark.reader import parse, schema_of
 
         return schema_of(parse(self.options).columns)
 
     def reader(self, schema: StructType) -> Reader:
-        from wsrm_mq.spark.options import parse
-        from wsrm_mq.spark.reader import PushingReader, Reader, check
+        from wsrm_mq.spark.reader import PushingReader, Reader, check, parse
 
         options = parse(self.options, tuple(schema.fieldNames()))
         check(schema, options.columns)
@@ -46,8 +44,7 @@ class DefaultSource(DataSource):
 def read(spark: SparkSession, *paths: str, table: str = "messages", **options: Any) -> DataFrame:
     """A table of stores and exports; ``options`` are the format's, by name. Filters go to the stores where the session
     lets them; segments of Parquet are read by Spark itself, which prunes their columns and groups of rows."""
-    from wsrm_mq.spark.options import parse
-    from wsrm_mq.spark.reader import divided, schema_of
+    from wsrm_mq.spark.reader import divided, parse, schema_of
 
     pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
     given = {"table": table, "pushdown": pushes, **options}

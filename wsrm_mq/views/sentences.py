@@ -1,26 +1,225 @@
-"""Why a sequence moves or does not move, in one sentence, and what to do about it."""
+"""Why a sequence or a message moves or does not, in one sentence, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from wsrm_mq.acts import Step, others
+from sqlalchemy import bindparam, func, or_, select
+
+from wsrm_mq.acts import Command, Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.errors import NotFound
+from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.sequence.ranges import AckRanges
+from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
+from wsrm_mq.store.sql import compiled
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
-from wsrm_mq.views.next_steps import steps
 from wsrm_mq.views.query import Query, asked_for
-from wsrm_mq.views.reading import judged
-from wsrm_mq.views.rows import SequenceView
-from wsrm_mq.views.verdict import WORDS, Act, Cause, Head, Situation, Verdict
+from wsrm_mq.views.queues import Consumed, consumed, subscriptions, told_of
+from wsrm_mq.views.reading import judged, sequence
+from wsrm_mq.views.rows import MessageDetail, SequenceView, live_instances
+from wsrm_mq.views.verdict import WORDS, Act, Cause, Head, Situation, Verdict, judge
 from wsrm_mq.views.words import counted, first_line, moment, operation_of, span
+
+# Proposals to an operator about a sequence, by the cause of its verdict. The first is the one to begin with; the others
+# are choices.
+
+
+Words = Callable[[Situation], tuple[str, ...]]
+Arguments = Callable[[Situation], dict[str, Any]]
+
+
+def _identifier(at: Situation) -> tuple[str, ...]:
+    return (at.view.identifier,)
+
+
+def _position(at: Situation) -> tuple[str, ...]:
+    return () if at.head is None else (str(at.head.position),)
+
+
+def _of_it(*words: str) -> Words:
+    """The words of a query for what is of the sequence, and more of them."""
+    return lambda at: (f"seq:{at.view.identifier}", *words)
+
+
+class _Choice(NamedTuple):
+    """A proposal about any sequence that it ``applies`` to."""
+
+    command: Command
+    effect: str
+    applies: Callable[[Situation], bool] = lambda _at: True
+    which: Words = _identifier
+    arguments: Arguments = lambda _at: {}
+
+
+def _has_head(at: Situation) -> bool:
+    return at.head is not None
+
+
+def _holds(at: Situation) -> bool:
+    return at.view.held > 0
+
+
+def _has_letters(at: Situation) -> bool:
+    return at.undelivered.letters > 0
+
+
+def _may_be_forced(at: Situation) -> bool:
+    return bool(at.missing) and _holds(at) and at.view.behavior == IncompleteSequenceBehavior.NO_DISCARD.value
+
+
+# what to do
+
+_RESUME_IT: Final = _Choice(
+    on_sequences.RESUME,
+    "try it again, when its cause is repaired",
+    lambda at: at.head is not None and at.head.failures > 0,
+)
+_TRY: Final = _RESUME_IT._replace(
+    effect="try it now, without waiting", applies=lambda at: at.head is not None and not at.head.failures
+)
+_PLAN: Final = _Choice(
+    others.PLAN,
+    "the plan that it is of: `replay run` with its file tries it again",
+    lambda at: at.view.queue.startswith(OUTGOING),
+    lambda at: (str(at.view.plan),),
+)
+_REPLAYED: Final = _Choice(
+    others.PLAN,
+    "the plan that replays what it had not delivered: it goes on when that has ended",
+    lambda at: at.replayed_by is not None,
+    lambda at: (str(at.replayed_by),),
+)
+_SHOW: Final = _Choice(others.MESSAGE, "the message, and the whole error", _has_head, _position)
+_SKIP: Final = _Choice(
+    on_sequences.SKIP,
+    "give this message up: it goes to the dead letters",
+    _has_head,
+    arguments=lambda at: {} if at.head is None else {"number": at.head.number},
+)
+_VERIFY: Final = _Choice(others.VERIFY, "check the store", lambda at: at.head is None, lambda _at: ())
+_AGAIN: Final = _Choice(others.EXPLAIN, "look again")
+_ASK_DOCTOR: Final = _Choice(others.DOCTOR, "what is wrong with processes, clock and store", which=lambda _at: ())
+_QUEUE: Final = _Choice(
+    others.QUEUE, "who consumes it, and its policy", lambda at: at.view.consumed, lambda at: (at.view.queue,)
+)
+_TO_PARTNER: Final = _Choice(
+    others.EXPLAIN,
+    "write what to send to the partner",
+    lambda at: bool(at.missing),
+    arguments=lambda _at: {"for_partner": True},
+)
+_LOST_THERE: Final = _TO_PARTNER._replace(
+    effect="write to the partner what never came", applies=lambda at: bool(at.lost)
+)
+_LIVE: Final = _Choice(
+    others.MESSAGES,
+    "what waits",
+    _holds,
+    lambda _at: (),
+    lambda at: {"sequence": at.view.identifier, "outcome": "live"},
+)
+_FORCE: Final = _Choice(
+    on_sequences.FORCE,
+    "deliver what is held, past the gap",
+    _may_be_forced,
+    arguments=lambda at: {"past": next(first for first, _last in at.missing)},
+)
+_CLOCK: Final = _ASK_DOCTOR._replace(
+    effect="which clock is right: by a wrong one it ends", applies=lambda at: at.is_doubted
+)
+_HOLD: Final = _Choice(on_sequences.HOLD, "keep what waits, beyond the end", _holds)
+_END_IT: Final = _Choice(
+    on_sequences.TERMINATE,
+    "end it, as its behavior says; its source is told by its next message",
+    lambda at: at.view.state != "ended",
+    arguments=lambda _at: {"drain": True},
+)
+_DEADLY: Final = (
+    _SKIP._replace(applies=lambda at: at.is_deadly and not at.owner_lives),
+    _Choice(on_sequences.HOLD, "nothing of it runs until it is resumed", lambda at: at.is_deadly and at.is_run_again),
+    _SHOW._replace(applies=lambda at: at.is_deadly),
+)
+"""Before anything else."""
+_UNDELIVERED: Final = (
+    _Choice(others.LETTERS, "its dead letters", lambda at: _has_letters(at) or at.view.discarding, _of_it()),
+    _Choice(
+        others.MESSAGES,
+        "what was not delivered, and why",
+        lambda at: at.undelivered.open.count() > at.undelivered.letters,
+        _of_it("outcome:discarded"),
+    ),
+    _Choice(on_messages.REDRIVE, "deliver them again", _has_letters, _of_it("confirmed:no")),
+    _Choice(on_messages.CONFIRM_LETTER, "they are dealt with, and alarm no more", _has_letters, _of_it("confirmed:no")),
+    _LOST_THERE,
+)
+"""Whatever else is to be done about it."""
+
+_CHOICES: Final[dict[Cause, tuple[_Choice, ...]]] = {
+    Cause.ON_HOLD: (_REPLAYED, _Choice(on_sequences.RESUME, "let it go on")),
+    Cause.TO_FETCH: (_LIVE._replace(applies=lambda _at: True),),
+    Cause.BLOCKED: (_PLAN, _RESUME_IT, _TRY, _SHOW, _SKIP, _VERIFY),
+    Cause.RUNNING: (_SHOW._replace(effect="the message that runs"), _AGAIN),
+    Cause.TAKEN_OVER: (_AGAIN, _QUEUE),
+    Cause.ORPHANED: (_ASK_DOCTOR._replace(applies=lambda at: not at.view.consumed), _QUEUE),
+    Cause.UNSERVED: (
+        _ASK_DOCTOR,
+        _Choice(
+            others.RENAME,
+            "the application has a new name",
+            which=lambda at: ((at.unserved.application if at.unserved is not None else None) or "none",),
+        ),
+    ),
+    Cause.RETRYING: (_PLAN, _RESUME_IT, _TRY, _SHOW, _SKIP),
+    Cause.READY: (_PLAN, _QUEUE),
+    Cause.SENT: (),
+    Cause.STOPPED: (_ASK_DOCTOR,),
+    Cause.FAULTED: (
+        _Choice(
+            others.FAILURE,
+            "what the service said and where, and how to have them delivered again",
+            which=_of_it(f"event:{ANSWERED_WITH_FAULT}", "confirmed:no"),
+        ),
+        _Choice(
+            others.MESSAGES,
+            "which messages",
+            which=lambda _at: (),
+            arguments=lambda at: {"sequence": at.view.identifier, "reason": ANSWERED_WITH_FAULT},
+        ),
+        _Choice(
+            on_messages.CONFIRM,
+            "they are dealt with, and alarm no more",
+            which=_of_it(f"reason:{ANSWERED_WITH_FAULT}"),
+        ),
+    ),
+    Cause.ENDED: (),
+    Cause.EXPIRING: (_CLOCK, _TO_PARTNER, _LIVE, _FORCE, _HOLD),
+    Cause.SILENT: (_TO_PARTNER, _LIVE, _FORCE, _END_IT),
+    Cause.WAITING: (_TO_PARTNER, _LIVE, _FORCE, _END_IT),
+    Cause.SETTLED: (),
+}
+
+
+def steps(cause: Cause, at: Situation) -> tuple[Step, ...]:
+    """Propose what may be done about a sequence that is so for this cause; nothing where there is nothing to do."""
+    found: list[Step] = []
+    for choice in (*_DEADLY, *_CHOICES[cause], *_UNDELIVERED):
+        if choice.applies(at):
+            step = choice.command.step(choice.effect, *choice.which(at), **choice.arguments(at))
+            if not any(step._replace(effect=other.effect) == other for other in found):
+                found.append(step)
+    return tuple(found)
+
+
+# The sentences.
+
 
 SHOWN_GAPS: Final = 5
 """The most ranges of missing numbers that a sentence names."""
@@ -484,11 +683,11 @@ def together(db: Database, query: Query) -> list[Together]:
         raise NotFound(f"No sequence fits {query.text}.")
     for word, its in found.items():
         which = asked_for(query.text, f"verdict:{word}")
-        its.steps = tuple(_about(which, one) for one in _steps(word, causes[word]))
+        its.steps = tuple(_about(which, one) for one in _steps_for(word, causes[word]))
     return [found[word] for word in _ORDER if word in found]
 
 
-def _steps(word: str, causes: set[Cause]) -> tuple[Step, ...]:
+def _steps_for(word: str, causes: set[Cause]) -> tuple[Step, ...]:
     """The steps for a verdict: a sequence that only waits for a process cannot be resumed."""
     return (_DOCTOR, _WHICH) if causes <= _WITHOUT_SERVICE else _STEPS.get(word, (_WHICH,))
 
@@ -496,3 +695,198 @@ def _steps(word: str, causes: set[Cause]) -> tuple[Step, ...]:
 def _about(which: tuple[str, ...], step: Step) -> Step:
     """A proposal about all that the words of a query fit; its own words narrow that."""
     return step if step.command is others.DOCTOR else step._replace(which=(*which, *step.which))
+
+
+# Why a message moves or does not. What a sequence or a group holds up, its verdict says.
+
+
+COUNTED: Final = 10_000
+"""The most messages before one that are counted."""
+NAMED_ALIKE: Final = 10
+"""The most messages of one id that are explained."""
+
+
+class At(NamedTuple):
+    """The facts for the sentence about a message that is in no lane."""
+
+    found: MessageDetail
+    now: int
+    queue: Consumed | None
+    """Its queue, where programs consume it."""
+    before: int
+    """The number of messages that are delivered before it."""
+    consumers: int
+    """The number of programs that subscribe to its queue now."""
+    holder_lives: bool
+    is_served: bool
+    """A process of the service lives."""
+
+    @property
+    def waits(self) -> str:
+        retry_at = self.found.view.retry_at or self.now
+        return f"until {moment(retry_at)} (in {span(retry_at - self.now)})"
+
+
+_m: Final = views.messages.c
+_before: Final = (
+    select(_m.position)
+    .where(
+        *(_m.queue == bindparam("queue"), _m.outcome.is_(None), _m.priority.is_not(None), _m.state != "held"),
+        or_(
+            _m.priority > bindparam("priority"),
+            (_m.priority == bindparam("priority")) & (_m.position < bindparam("position")),
+        ),
+    )
+    .limit(COUNTED)
+    .subquery()
+)
+_BEFORE: Final = compiled(select(func.count()).select_from(_before))
+_NAMED: Final = compiled(
+    select(_m.position).where(_m.message_id == bindparam("id")).order_by(_m.position).limit(NAMED_ALIKE)
+)
+
+
+def positions_of(db: Database, which: str) -> list[int]:
+    """The positions that a text names: itself, ``#`` and one, or the id that a sender gave. Raises ``NotFound``."""
+    number = which.removeprefix("#")
+    if number.isdecimal() and len(number) < 19:
+        return [int(number)]
+    found = [position for (position,) in db.execute(_NAMED, {"id": which}).fetchall()]
+    if not found:
+        raise NotFound(f"There is no message with the id {which}: retention has deleted it, or it never came.")
+    return found
+
+
+def explained(db: Database, found: MessageDetail, now: int) -> Explanation:
+    """Why a message that was read in the same snapshot moves or does not."""
+    view, its = found.view, str(found.view.position)
+    if view.state in _SETTLED:
+        return _SETTLED[view.state](found, its)
+    if view.sequence is not None and not (view.state == "leased" and found.holder):
+        verdict = judge(db, sequence(db, view.sequence), now)
+        why = explanation(verdict)
+        whose = f"It is number {view.number} of the {verdict.at.noun} {view.sequence}."
+        return why._replace(sentence=f"{whose} {why.sentence}")
+    at = _situation(db, found, now)
+    if view.state == "held":
+        return Explanation(_message_held(at), (_RETRY.step("try it now", its),) if view.reason in _RETRIED else ())
+    if view.state == "leased":
+        return Explanation(_message_leased(at), (others.ATTEMPTS.step("what went wrong with it before", its),))
+    return Explanation(_message_ready(at), _steps_of_queue(at))
+
+
+def _situation(db: Database, found: MessageDetail, now: int) -> At:
+    view = found.view
+    before = {"queue": view.queue, "priority": found.priority, "position": view.position}
+    lives = instances_of(file_of(db)).lives(found.holder) is not False if found.holder is not None else False
+    return At(
+        found,
+        now,
+        next((one for one in consumed(db) if one.queue == view.queue), None),
+        db.execute(_BEFORE, before).fetchone()[0] if found.priority is not None else 0,
+        sum(one.is_live and one.queue == view.queue for one in subscriptions(db)),
+        lives,
+        bool(live_instances(db)),
+    )
+
+
+_RETRY: Final = on_messages.RETRY
+_HELD: Final[dict[str | None, str]] = {
+    "scheduled": "Its producer wants it delivered later: it is held {waits}.",
+    "backoff": "{failed}, and is tried again later: it is held {waits}.",
+    "retained": "Its topic retains it, and nobody consumes it here.",
+    "barrier": "It is a barrier, or was put behind one: it waits until all that was put before is settled.",
+}
+
+
+_RETRIED: Final = ("scheduled", "backoff")
+
+
+def _message_held(at: At) -> str:
+    view = at.found.view
+    text = _HELD.get(view.reason, f"It is held: {view.reason}.")
+    return text.format(waits=at.waits, failed=_message_failed(at.found))
+
+
+def _message_failed(found: MessageDetail) -> str:
+    last = first_line(found.view.last_error or "")
+    return f"It failed {counted(found.view.failures, 'time')}, last with {last!r}"
+
+
+def _message_leased(at: At) -> str:
+    found = at.found
+    if found.holder is None:
+        return f"A process of the service runs it, attempt {found.view.deliveries + 1}."
+    until = found.leased_until or at.now
+    who = f"{found.consumer} (instance {found.holder})" if found.consumer else f"instance {found.holder}"
+    if not at.holder_lives:
+        return f"It was leased by {who}, whose process is gone: the next program that opens the store gives it back."
+    ends = "as long as it lives" if until - at.now > _FOREVER else f"until {moment(until)}, unless it renews that"
+    return f"It is leased by {who} {ends}: delivery {found.view.deliveries}."
+
+
+_FOREVER: Final = 10 * 365 * 86_400_000
+
+
+def _message_ready(at: At) -> str:
+    if at.found.journal_of is not None:
+        return f"A journal has it, which records what became of the message at position {at.found.journal_of}."
+    if at.queue is None:
+        runs = "is run next" if at.is_served else "no process of the service lives to run it: start the service"
+        return f"It is ready, and {runs}."
+    first = counted(at.before, "message is", "messages are")
+    before = (
+        f"{'at least ' * (at.before == COUNTED)}{first} delivered before it" if at.before else "it is delivered next"
+    )
+    tried = f" {_message_failed(at.found)}." if at.found.view.failures else ""
+    reads = f"{counted(at.consumers, 'program subscribes', 'programs subscribe')} to {at.queue.queue}"
+    who = reads if at.consumers else f"no program subscribes to {at.queue.queue} now: start its consumer"
+    return f"It is ready, and {before}.{tried} In all {told_of(at.queue)}; {who}."
+
+
+def _steps_of_queue(at: At) -> tuple[Step, ...]:
+    if at.queue is None:
+        return (others.DOCTOR.step("what is wrong with processes, clock and store"),)
+    return (others.QUEUE.step("its policy, and who consumes it", at.queue.queue),)
+
+
+def _message_delivered(found: MessageDetail, _its: str) -> Explanation:
+    view = found.view
+    took = "The application took it" if found.priority is None else "A consumer acknowledged it"
+    tries = f" after {counted(view.failures, 'failure')}" if view.failures else ""
+    return Explanation(f"{took} at {moment(view.settled_at or 0)}{tries}.")
+
+
+def _message_dead(found: MessageDetail, its: str) -> Explanation:
+    view = found.view
+    error = f"; last error: {first_line(view.last_error)!r}" if view.last_error else ""
+    leased = f" A consumer has leased it there (instance {found.holder})." if found.holder else ""
+    return Explanation(
+        f"It is a dead letter of {found.origin} since {moment(view.settled_at or 0)} ({view.reason}){error}.{leased}",
+        (
+            others.LETTER.step("all that is known of it", its),
+            on_messages.REDRIVE.step("deliver it again, when the cause is repaired", its),
+            on_messages.DISCARD_LETTER.step("give it up", its),
+        ),
+    )
+
+
+def _discarded(found: MessageDetail, its: str) -> Explanation:
+    view = found.view
+    restore = (on_messages.RESTORE.step("bring it back", its),) if view.reason == "by_operator" else ()
+    return Explanation(f"It was discarded at {moment(view.settled_at or 0)} ({view.reason}).", restore)
+
+
+def _purged(found: MessageDetail, _its: str) -> Explanation:
+    return Explanation(
+        f"It was purged with others at {moment(found.view.settled_at or 0)} ({found.view.reason}).",
+        (others.AUDIT.step("who did it, and why", f"queue:{found.view.queue}"),),
+    )
+
+
+_SETTLED: Final[dict[str, Callable[[MessageDetail, str], Explanation]]] = {
+    "delivered": _message_delivered,
+    "dead": _message_dead,
+    "discarded": _discarded,
+    "purged": _purged,
+}
