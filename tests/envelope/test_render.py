@@ -11,7 +11,6 @@ from wsrm_mq.envelope.render import (
     create_sequence,
     create_sequence_response,
     ending,
-    ending_response,
     envelope,
     fault,
     last_message,
@@ -140,7 +139,7 @@ def test_an_acknowledgement_is_asked_for_by_the_identifier_alone(rm: RMVersion) 
 @every_version
 def test_what_ends_a_sequence(rm: RMVersion, soap: SOAPVersion, addressing: AddressingVersion) -> None:
     endings = (CloseSequence(ID), TerminateSequence(ID))
-    told = [ending_response(soap, addressing, rm, "urn:r", element, (SAID,)) for element in endings]
+    told = [ending(soap, addressing, rm, "urn:r", element, (SAID,), is_response=True) for element in endings]
     told.append(ending(soap, addressing, rm, "urn:r", TerminateSequence(ID), (SAID,)))
     names = ["CloseSequenceResponse", "TerminateSequenceResponse", "TerminateSequence"]
     for content, name in zip(told, names, strict=True):
@@ -198,7 +197,7 @@ def test_what_is_sent_is_known_by_the_message_id_and_action_that_it_was_rendered
         sequence_acknowledgement(soap, addressing, rm, (SAID,), PARAMETERS),
         create_sequence_response(soap, addressing, rm, "urn:r&r", ID, accept=PARAMETERS, to=PARAMETERS),
         ending(soap, addressing, rm, None, TerminateSequence(ID), to=PARAMETERS),
-        ending_response(soap, addressing, rm, "urn:r", CloseSequence(ID), (SAID,), PARAMETERS),
+        ending(soap, addressing, rm, "urn:r", CloseSequence(ID), (SAID,), PARAMETERS, is_response=True),
         last_message(soap, addressing, rm, "urn:r", PARAMETERS),
         *(fault(told, soap, addressing, rm, "urn:r", (SAID,), PARAMETERS) for told in FAULTS),
     ):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from wsrm_mq.envelope.render import create_sequence_response, ending_response, fault, sequence_acknowledgement
+from wsrm_mq.envelope.render import create_sequence_response, ending, fault, sequence_acknowledgement
 from wsrm_mq.errors import NotAnswered
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence
@@ -75,7 +75,7 @@ class Partner:
         element = (CloseSequence if local == "CloseSequence" else TerminateSequence)(identifier)
         if not rm.has_close:
             return b""
-        return ending_response(*versions, received.message_id, element, [self.ack(identifier, final=True)])
+        return ending(*versions, received.message_id, element, [self.ack(identifier, final=True)], is_response=True)
 
     def ack(self, identifier: str, *, final: bool = False) -> SequenceAcknowledgement:
         return SequenceAcknowledgement(identifier, AckRanges.of(self.numbers[identifier]).ranges, final=final)

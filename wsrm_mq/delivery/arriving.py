@@ -16,7 +16,7 @@ from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.delivery.posted import Answered, Posted, read
 from wsrm_mq.delivery.requesting import reply_in, tell_replied, with_taken
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.render import ending_response, fault, sequence_acknowledgement
+from wsrm_mq.envelope.render import ending, fault, sequence_acknowledgement
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.hearing import Said, hear
@@ -116,7 +116,7 @@ def _heard(tx: Transaction, acks_to: str, come: Posted, headers: Headers, policy
     acks = () if offering is None else offering.reply_acknowledgements
     if rm is not None and rm.has_close and isinstance(headers.body, CloseSequence | TerminateSequence):
         final = [one._replace(final=True) for one in acks]
-        answer = ending_response(*versions, rm, headers.message_id, headers.body, final)
+        answer = ending(*versions, rm, headers.message_id, headers.body, final, is_response=True)
     elif rm is not None and acks:
         answer = sequence_acknowledgement(*versions, rm, acks)
     return _Heard(tuple(receipts), answer)

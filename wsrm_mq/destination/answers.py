@@ -152,8 +152,8 @@ def ended(
         return acknowledgement(headers, (final, *others) if final and _is_asked(final, headers) else others)
     acknowledgements = _told((final, *others) if final else others, headers)
     to = to or _fetched(headers.reply_to, headers)
-    body = render.ending_response(
-        headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to
+    body = render.ending(
+        headers.soap, headers.addressing, rm, headers.message_id, element, acknowledgements, to, is_response=True
     )
     return _envelope(200, body, headers.soap)
 

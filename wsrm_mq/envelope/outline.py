@@ -112,8 +112,20 @@ class Outline:
         return root[0] if root is not None and is_there else ()
 
 
-class _Complete(Exception):
-    """Ends the pass."""
+class Enough(Exception):
+    """Ends a pass."""
+
+
+_PIECE: Final = 64 * 1024
+
+
+def feed(parser: expat.XMLParserType, content: bytes, start: int = 0, stop: int | None = None) -> None:
+    """Have ``parser`` pass over these bytes, until it has enough, or as far as they can be read."""
+    try:
+        for begin in range(start, len(content) if stop is None else min(stop, len(content)), _PIECE):
+            parser.Parse(content[begin : begin + _PIECE], False)
+    except (Enough, expat.ExpatError, LookupError, ValueError):
+        pass
 
 
 def read_outline(source: Source, charset: str | None, limits: Limits, outline: Outline) -> None:
@@ -130,7 +142,7 @@ def read_outline(source: Source, charset: str | None, limits: Limits, outline: O
         if sum(map(len, outline.read)) >= limits.header_bytes:
             raise malformed(f"The header section is longer than {limits.header_bytes} bytes.")
         parser.Parse(b"", True)
-    except _Complete:
+    except Enough:
         _check_structure(outline, limits)
         return
     except expat.ExpatError as error:
@@ -168,7 +180,7 @@ def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XML
         if body is not None:
             if not name.startswith(_RM) and element is body[0]:
                 outline.first_in_body = parser.CurrentByteIndex
-                raise _Complete
+                raise Enough
         elif name == body_name:
             outline.body = body = element
             outline.elements = count
@@ -178,7 +190,7 @@ def _parser(encoding: str | None, outline: Outline, limits: Limits) -> expat.XML
         element = close_element(name)
         outline.elements = count
         if element is body or (body is not None and element is body[0]):
-            raise _Complete
+            raise Enough
 
     parser.StartElementHandler = start_root
     parser.EndElementHandler = close_element
@@ -230,7 +242,9 @@ class FaultPass:
     """``path`` has the expanded names of the elements that are open, ``started`` and ``ended`` are called while the one
     they are about is its last."""
 
-    def __init__(self, parser: expat.XMLParserType) -> None:
+    def __init__(self, start: bytes, charset: str | None) -> None:
+        """``start`` is the beginning of the envelope."""
+        self.parser = parser = expat.ParserCreate(expat_encoding(start, charset), NAME_SEPARATOR, None)
         self.path: list[str] = []
         self._scope: list[tuple[str, str]] = []
         self._text: list[str] = []
@@ -277,7 +291,6 @@ class FaultPass:
 
 
 _BODY: Final = frozenset(f"{ns}{NAME_SEPARATOR}Body" for ns in SOAP_VERSIONS)
-_PIECE: Final = 64 * 1024
 _MAX_DECLARATIONS: Final = 1_000
 """Each may be in the scope of every element: their number is a factor of this pass's cost."""
 
@@ -326,10 +339,6 @@ class Document:
         return self.body[start:stop].decode(self.codec, "replace")
 
 
-class _Enough(Exception):
-    """Ends the pass."""
-
-
 def locate(
     body: bytes, charset: str | None, offset: int = 0, *, into_body: bool = False, into_header: bool = True
 ) -> Document:
@@ -341,11 +350,7 @@ def locate(
     first = body[offset : offset + 256]
     parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
     spans = _Pass(parser, offset, into_body, into_header).spans
-    try:
-        for begin in range(offset, len(body), _PIECE):
-            parser.Parse(body[begin : begin + _PIECE], False)
-    except (_Enough, expat.ExpatError, LookupError, ValueError):
-        pass
+    feed(parser, body, offset)
     return Document(body, codec_of(first, charset), tuple(span for span in spans if span.content >= 0))
 
 
@@ -381,7 +386,7 @@ class _Pass:
     def _start(self, name: str, _attributes: dict[str, str]) -> None:
         position, path, own = self._mark(), self._path, self._declared
         if len(path) == 2 and not (self._into_body if path[-1].name in _BODY else self._into_header):
-            raise _Enough
+            raise Enough
         parent = path[-1] if path else None
         outer = parent.inner if parent else {}
         inner = {**outer, **own} if own else outer
@@ -395,12 +400,12 @@ class _Pass:
         self._mark()
         self._unended.append((self._path.pop(), "stop"))
         if name in _BODY and len(self._path) == 1:
-            raise _Enough
+            raise Enough
 
     def _declare(self, prefix: str | None, uri: str | None) -> None:
         self._declarations += 1
         if self._declarations > _MAX_DECLARATIONS:
-            raise _Enough
+            raise Enough
         self._declared[prefix or ""] = uri or ""
 
     def _between(self, *_: object) -> None:
@@ -408,4 +413,4 @@ class _Pass:
 
 
 def _leave(*_: object) -> None:
-    raise _Enough
+    raise Enough

@@ -185,34 +185,18 @@ def ending(
     element: CloseSequence | TerminateSequence,
     acks: Iterable[SequenceAcknowledgement] = (),
     to: EndpointReference | None = None,
+    *,
+    is_response: bool = False,
 ) -> bytes:
-    """Render the message by which this side ends a sequence, one that is sent from here or received (1.1)."""
-    local = type(element).__name__
+    """Render the message by which this side ends a sequence, one that is sent from here or received (1.1); or the
+    response to ``element``, with the final acknowledgement as a header: WCF breaks off without it."""
+    local = type(element).__name__ + "Response" * is_response
     headers = addressing_headers(addressing, rm.action(local), relates_to, to)
-    number = element.last_number if rm.has_close else None
+    number = element.last_number if rm.has_close and not is_response else None
     last = "" if number is None else f"<wsrm:LastMsgNumber>{number}</wsrm:LastMsgNumber>"
     body = (
         f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
         f"<wsrm:Identifier>{escape(element.identifier)}</wsrm:Identifier>{last}</wsrm:{local}>"
-    )
-    return envelope(soap, headers + acknowledgements(rm, acks), body)
-
-
-def ending_response(
-    soap: SOAPVersion,
-    addressing: AddressingVersion,
-    rm: RMVersion,
-    relates_to: str | None,
-    ending: CloseSequence | TerminateSequence,
-    acks: Iterable[SequenceAcknowledgement] = (),
-    to: EndpointReference | None = None,
-) -> bytes:
-    """Render the response to ``ending``, with the final acknowledgement as a header: WCF breaks off without it."""
-    local = f"{type(ending).__name__}Response"
-    headers = addressing_headers(addressing, rm.action(local), relates_to, to)
-    body = (
-        f'<wsrm:{local} xmlns:wsrm="{rm.namespace}">'
-        f"<wsrm:Identifier>{escape(ending.identifier)}</wsrm:Identifier></wsrm:{local}>"
     )
     return envelope(soap, headers + acknowledgements(rm, acks), body)
 

@@ -11,17 +11,16 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
-from xml.parsers import expat
 
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.lexical import WHITE_SPACE
 from wsrm_mq.envelope.outline import (
-    NAME_SEPARATOR,
     Document,
+    Enough,
     FaultPass,
     Span,
     codec_of,
-    expat_encoding,
+    feed,
     locate,
     split_name,
 )
@@ -194,7 +193,6 @@ def _inside_body(content: bytes, content_type: str) -> int | None:
 
 _TAG: Final = re.compile(r"<[^>]*>")
 _BODY: Final = re.compile(rb"<(?:[\w.-]+:)?Body\b")
-_PIECE: Final = 16 * 1024
 _HEAD: Final = 1024 * 1024
 """Bytes in which the code of a fault stands."""
 _FAULT_CODES: Final = {name: code for code in FaultCode for name in code.value}
@@ -285,14 +283,8 @@ def fault_in(body: bytes, content_type: str) -> ServiceFault | None:
         offset, charset = _root(body, content_type)
     except NotAnEnvelope:
         return None
-    first = body[offset : offset + 256]
-    parser = expat.ParserCreate(expat_encoding(first, charset), NAME_SEPARATOR, None)
-    fault = _ReplyFault(parser)
-    try:
-        for begin in range(offset, min(len(body), offset + _HEAD), _PIECE):
-            parser.Parse(body[begin : begin + _PIECE], False)
-    except (_Known, expat.ExpatError, LookupError, ValueError):
-        pass
+    fault = _ReplyFault(body[offset : offset + 256], charset)
+    feed(fault.parser, body, offset, offset + _HEAD)
     return ServiceFault(fault.whose, fault.code) if fault.whose is not None else None
 
 
@@ -307,28 +299,24 @@ _beginnings: Final[Recent[str, tuple[bytes, str]]] = Recent(256)
 """The bytes of the last envelope of a Content-Type up to the first header block, and their codec: most begin alike."""
 
 
-class _Known(Exception):
-    """Ends the pass."""
-
-
 class _ReplyFault(FaultPass):
     """Looks for the code of a fault; ``whose`` is ``RECEIVER`` as soon as there is a fault at all."""
 
-    def __init__(self, parser: expat.XMLParserType) -> None:
-        super().__init__(parser)
+    def __init__(self, start: bytes, charset: str | None) -> None:
+        super().__init__(start, charset)
         self.whose: FaultCode | None = None
         self.code: str | None = None
-        parser.StartDoctypeDeclHandler = self._leave
+        self.parser.StartDoctypeDeclHandler = self._leave
 
     def _leave(self, *_: object) -> None:
-        raise _Known
+        raise Enough
 
     def started(self) -> None:
         path = self.path
         if len(path) == 3 and split_name(path[1])[1] == "Body":
             namespace, local = split_name(path[2])
             if local != "Fault" or namespace not in SOAP_VERSIONS:
-                raise _Known
+                raise Enough
             self.whose = FaultCode.RECEIVER
 
     def ended(self) -> None:
@@ -342,7 +330,7 @@ class _ReplyFault(FaultPass):
         elif place == _SUBCODE_PATH and self.code is not None:
             self.code = f"{self.code}.{self.said_name[-1]}"
         if place in _LAST_PLACES or (len(path) == 2 and split_name(path[1])[1] == "Body"):
-            raise _Known
+            raise Enough
 
 
 def _root(body: bytes, content_type: str) -> tuple[int, str | None]:

@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
-from xml.parsers import expat
 
 from wsrm_mq.envelope.headers import Headers, Reader, RMBody, read_make_connection
 from wsrm_mq.envelope.lexical import WHITE_SPACE, is_true, parse_identifier, simple_text
-from wsrm_mq.envelope.outline import NAME_SEPARATOR, FaultPass, Outline, expat_encoding, read_outline, split_name
+from wsrm_mq.envelope.outline import NAME_SEPARATOR, FaultPass, Outline, feed, read_outline, split_name
 from wsrm_mq.envelope.stream import Limits, Source, envelope_in, malformed, parse_content_type, pieces
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceFault, SequenceHeader
@@ -350,12 +349,8 @@ class _ArrivedFault(FaultPass):
     def __init__(self, envelope: bytes, charset: str | None) -> None:
         self.code: tuple[str, str] | None = None
         self.identifier: str | None = None
-        try:
-            parser = expat.ParserCreate(expat_encoding(envelope[:256], charset), NAME_SEPARATOR, None)
-            super().__init__(parser)
-            parser.Parse(envelope, False)
-        except (expat.ExpatError, LookupError, ValueError):
-            pass
+        super().__init__(envelope[:256], charset)
+        feed(self.parser, envelope)
 
     def ended(self) -> None:
         path = self.local_path
