@@ -59,7 +59,7 @@ class Rewritten(NamedTuple):
     """SHA-256 of the files in their places."""
 
 
-def without(directory: Path, known: Archive, number: int, unwanted: _Unwanted) -> Rewritten:
+def without(directory: Path, known: Archive, unwanted: _Unwanted) -> Rewritten:
     """Write the files anew that have rows which are ``unwanted``. The archive is as it was until the segments are
     committed."""
     kept: list[ArchivedSegment] = []
@@ -73,7 +73,7 @@ def without(directory: Path, known: Archive, number: int, unwanted: _Unwanted) -
             continue
         if wrong := damage(directory, segment):
             raise ExportError(wrong)
-        fresh = list(_anew(directory, known, number, segment, unwanted[segment.table]))
+        fresh = list(_anew(directory, known, segment, unwanted[segment.table]))
         if sum(one.rows for one in fresh) != segment.rows - count:
             raise ExportError(f"{directory / segment.file}: had other rows when it was read again.")
         rows[segment.table] = rows.get(segment.table, 0) + count
@@ -103,7 +103,7 @@ def _misses(values: AckRanges, segment: ArchivedSegment) -> bool:
 
 
 def _anew(
-    directory: Path, known: Archive, number: int, segment: ArchivedSegment, unwanted: Mapping[str, object]
+    directory: Path, known: Archive, segment: ArchivedSegment, unwanted: Mapping[str, object]
 ) -> Iterator[ArchivedSegment]:
     """Write the other rows of a segment. They stay verified, since they are only filtered and counted."""
     table = TABLES[segment.table]
@@ -112,7 +112,7 @@ def _anew(
         batch.filter(compute.invert(_is_unwanted(batch, unwanted)))
         for batch in read(directory, known, segment, tuple(column.name for column in columns))
     )
-    for fresh in write(directory, number, table, columns, (batch for batch in left if batch.num_rows)):
+    for fresh in write(directory, known.number + 1, table, columns, (batch for batch in left if batch.num_rows)):
         yield msgspec.structs.replace(
             fresh, batch=segment.batch, read_at=segment.read_at, verified_at=segment.verified_at
         )
@@ -182,29 +182,34 @@ def forget(
     """Write the files anew that have rows of ``found``, and answer the archive. These messages are never archived again
     while the store has them; nor are later messages of their sequences, nor sequences that the partner has begun until
     ``now`` and that no batch has read. The manifests keep only their keys and counts."""
-    number = known.number + 1
-    rewritten = without(directory, known, number, found.unwanted)
-    record = Record(
-        number=number,
-        act="forgotten",
-        at=now,
-        actor=actor,
-        reason=reason,
-        rows=rewritten.rows,
-        before=rewritten.before,
-        after=rewritten.after,
-    )
-    following = msgspec.structs.replace(
+    rewritten = without(directory, known, found.unwanted)
+    following = _after(
         known,
-        number=number,
-        finished_at=now,
-        segments=rewritten.segments,
+        rewritten,
+        now,
+        {"act": "forgotten", "actor": actor, "reason": reason},
         forgotten=_both(known.forgotten, found.positions),
         forgotten_sequences=_both(known.forgotten_sequences, found.sequences),
         forgotten_partners=_partners(known, found, now),
-        records=(*known.records, record),
     )
     return commit(directory, following), rewritten
+
+
+def _after(
+    known: Archive,
+    rewritten: Rewritten,
+    now: int,
+    act: Mapping[str, Any],
+    fresh: tuple[ArchivedSegment, ...] = (),
+    **fields: Any,
+) -> Archive:
+    """The archive after an act on it: ``rewritten``, with its ``fresh`` segments and other ``fields``. ``act`` is what
+    its record says beside."""
+    number = known.number + 1
+    of_files = {"rows": rewritten.rows, "before": rewritten.before, "after": rewritten.after}
+    record = Record(number=number, at=now, **{**of_files, **act})
+    segments, records = (*rewritten.segments, *fresh), (*known.records, record)
+    return msgspec.structs.replace(known, number=number, finished_at=now, segments=segments, records=records, **fields)
 
 
 def _both(known: tuple[tuple[int, int], ...], more: AckRanges) -> tuple[tuple[int, int], ...]:
@@ -256,38 +261,16 @@ def added(
 ) -> Archive:
     """Add the ``segments`` of a batch to the archive. Earlier rows with the same keys are taken out in the same
     commit."""
-    number = known.number + 1
     fresh = tuple(msgspec.structs.replace(one, read_at=now) for one in segments)
     replaced = {
         table: {TABLES[table].key[0]: _found(directory, known, fresh, table, keys)}
         for table, keys in wanted.replaced.items()
         if keys
     }
-    old = without(directory, known, number, replaced)
     rows = {table: sum(one.rows for one in fresh if one.table == table) for table in HELD}
-    record = Record(
-        number=number,
-        act="archived",
-        at=now,
-        actor=actor,
-        rows=rows,
-        keys=wanted.keys,
-        before=old.before,
-        after=old.after,
-    )
-    following = msgspec.structs.replace(
-        known,
-        number=number,
-        mark=wanted.mark,
-        epoch=wanted.epoch,
-        ledger=wanted.ledger,
-        begun_at=now,
-        finished_at=now,
-        segments=(*old.segments, *fresh),
-        records=(*known.records, record),
-        **wanted.held,
-    )
-    return commit(directory, following)
+    act = {"act": "archived", "actor": actor, "rows": rows, "keys": wanted.keys}
+    of_store = {"mark": wanted.mark, "epoch": wanted.epoch, "ledger": wanted.ledger, "begun_at": now, **wanted.held}
+    return commit(directory, _after(known, without(directory, known, replaced), now, act, fresh, **of_store))
 
 
 def _found(

@@ -283,14 +283,9 @@ _CHOICES: Final = (
 
 def failure_steps(failure: Failure, query: str = "") -> tuple[Step, ...]:
     """Propose what may be done about a failure: with its messages, of those that ``query`` asks for."""
-
-    def which(one: _Choice) -> tuple[str, ...]:
-        if one.command is others.BODY:
-            return (str(failure.position),)
-        return () if one.words is None else asked_for(f"failure:{failure.key} {query}", *one.words)
-
-    return tuple(
-        one.command.step(one.effect.format(option=failure.option), *which(one), **one.arguments)
-        for one in _CHOICES
-        if one.applies(failure)
-    )
+    steps = []
+    for one in filter(lambda one: one.applies(failure), _CHOICES):
+        which = () if one.words is None else asked_for(f"failure:{failure.key} {query}", *one.words)
+        which = (str(failure.position),) if one.command is others.BODY else which
+        steps.append(one.command.step(one.effect.format(option=failure.option), *which, **one.arguments))
+    return tuple(steps)

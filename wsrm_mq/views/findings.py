@@ -353,21 +353,28 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + (" and more" if len(names) > NAMED else "")
 
 
-def retrying(sight: Sight) -> list[Fact]:
-    return _of_sequences(
-        [one for one in _judged(sight, "blocked") if one.cause is Cause.RETRYING and not _is_deadly(one)]
-    )
+def _which(word: str, holds: Callable[[Verdict], bool] = lambda _one: True) -> Callable[[Sight], list[Fact]]:
+    """The finding of the sequences that have this verdict, and of which something ``holds``."""
+    return lambda sight: _of_sequences([one for one in _judged(sight, word) if holds(one)])
 
 
-def running(sight: Sight) -> list[Fact]:
-    before = sight.now - RUNNING_FOR
-    return _of_sequences(
-        [
-            one
-            for one in _judged(sight, "running")
-            if (one.at.view.running_since or before + 1) <= before and not _is_deadly(one)
-        ]
-    )
+def _runs_long(one: Verdict) -> bool:
+    since = one.at.view.running_since
+    return since is not None and one.at.now - since >= RUNNING_FOR and not _is_deadly(one)
+
+
+def _is_old(one: Verdict) -> bool:
+    return one.at.now - (one.at.held_since or one.at.now) >= WAITING_FOR
+
+
+retrying: Final = _which("blocked", lambda one: one.cause is Cause.RETRYING and not _is_deadly(one))
+running: Final = _which("running", _runs_long)
+waiting: Final = _which("waiting", _is_old)
+gaps: Final = _which("waiting", lambda one: not _is_old(one))
+"""Sequences with a gap that is so new that its source may fill it at any moment."""
+silent: Final = _which("silent", lambda one: one.at.view.held > 0 or bool(one.at.missing))
+expiring: Final = _which("expiring", lambda one: one.at.view.held > 0)
+on_hold: Final = _which("held")
 
 
 def backlog(sight: Sight) -> list[Fact]:
@@ -380,27 +387,6 @@ def backlog(sight: Sight) -> list[Fact]:
         if one.at.view not in shown
         for fact in _of_sequences([one])
     ]
-
-
-def waiting(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "waiting") if _is_old(one)])
-
-
-def gaps(sight: Sight) -> list[Fact]:
-    """Sequences with a gap that is so new that its source may fill it at any moment."""
-    return _of_sequences([one for one in _judged(sight, "waiting") if not _is_old(one)])
-
-
-def _is_old(one: Verdict) -> bool:
-    return one.at.now - (one.at.held_since or one.at.now) >= WAITING_FOR
-
-
-def silent(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "silent") if one.at.view.held or one.at.missing])
-
-
-def expiring(sight: Sight) -> list[Fact]:
-    return _of_sequences([one for one in _judged(sight, "expiring") if one.at.view.held])
 
 
 def incomplete(sight: Sight) -> list[Fact]:
@@ -435,10 +421,6 @@ def unacknowledged(sight: Sight) -> list[Fact]:
         )
         for one in sight.at.unacknowledged
     ]
-
-
-def on_hold(sight: Sight) -> list[Fact]:
-    return _of_sequences(_judged(sight, "held"))
 
 
 # archives

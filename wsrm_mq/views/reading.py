@@ -36,7 +36,7 @@ from wsrm_mq.views.rows import (
     refusals,
 )
 from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_quiet, is_to_judge, judge
-from wsrm_mq.views.words import ELLIPSIS
+from wsrm_mq.views.words import ELLIPSIS, the_one
 
 # Names by a part of them: identifiers of sequences that are short enough to read and to type, and what a beginning may
 # mean.
@@ -86,12 +86,7 @@ def find_sequence(db: Database, text: str) -> str:
     found = [name for scheme in _SCHEMES for name in _beginning(db, scheme + part)]
     found = found or [name for (name,) in db.execute(_ENDING, {"part": part})]
     found = found or [name for (name,) in db.execute(_ANSWERED, {"first": part, "last": part + _BEYOND})]
-    if not found:
-        raise NotFound(f"There is no sequence {text}.")
-    if len(found) > 1:
-        several = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-        raise NotFound(f"{text} fits several sequences: {several}. Write more of it.")
-    return found[0]
+    return the_one(found, text, "sequences", f"There is no sequence {text}.")
 
 
 def is_sequence(db: Database, text: str) -> bool:

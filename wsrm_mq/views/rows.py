@@ -23,7 +23,7 @@ from wsrm_mq.store.counting import ACK_NOT_SENT, Refusal, in_files
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled
-from wsrm_mq.views.words import ELLIPSIS
+from wsrm_mq.views.words import ELLIPSIS, the_one
 
 LIVE: Final = "live"
 """Asks for messages without an outcome."""
@@ -509,13 +509,8 @@ def find_connection(db: Database, text: str) -> str:
     part = text.strip(ELLIPSIS)
     if db.execute(_ONE, {"connection": part}).fetchone() is not None:
         return part
-    found = list(islice(names_from(db, part), 3))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise NotFound(f"There is no connection {text}; `wsrm-mq connection list` shows those there are.")
-    several = ", ".join(found[:2]) + (", …" if len(found) > 2 else "")
-    raise NotFound(f"{text} fits several connections: {several}. Write more of it.")
+    nothing = f"There is no connection {text}; `wsrm-mq connection list` shows those there are."
+    return the_one(list(islice(names_from(db, part), 3)), text, "connections", nothing, 2)
 
 
 def names_from(db: Database, part: str) -> Iterator[str]:

@@ -573,37 +573,29 @@ class Verdict:
     def facts(self) -> dict[str, Any]:
         """Always the same keys; numbers, ms and texts."""
         at, view, head, owner = self.at, self.at.view, self.at.head, self.at.owner
+        numbers = {
+            **{"received": view.received, "missing": at.missing, "never_came": at.never_came},
+            **{"undelivered": at.undelivered.open, "written_off": at.undelivered.written_off},
+            **{"given_up": at.given_up, "late": at.late},
+        }
         return {
-            "state": view.state,
-            "ended": view.ended,
-            "ended_at": view.ended_at,
-            "received": [list(one) for one in view.received],
-            "expected": view.expected,
-            "cursor": view.cursor,
-            "limit": view.limit,
-            "last_number": view.last_number,
-            "missing": [list(one) for one in at.missing],
-            "never_came": [list(one) for one in at.never_came],
-            "undelivered": [list(one) for one in at.undelivered.open],
-            "written_off": [list(one) for one in at.undelivered.written_off],
-            "given_up": [list(one) for one in at.given_up],
-            "late": [list(one) for one in at.late],
-            "held": view.held,
+            **{name: getattr(view, name) for name in _OF_ITS_ROW},
+            **{name: [list(one) for one in its] for name, its in numbers.items()},
             "held_since": at.held_since,
-            "due_at": view.due_at,
-            "retry_at": view.retry_at,
             "blocked": head.number if head is not None and view.blocked is not None else None,
             "head": head._asdict() if head is not None else None,
-            "active_at": view.active_at,
             "on_hold": at.hold._asdict() if at.hold is not None else None,
-            "running_since": view.running_since,
             "owner": {**owner._asdict(), "lives": at.owner_lives} if owner is not None else None,
             "live_instances": at.live,
             "faulted": at.faults.messages if at.faults is not None else 0,
-            "behavior": view.behavior,
-            "discard_from": view.discard_from,
-            "discard_reason": view.discard_reason,
         }
+
+
+_OF_ITS_ROW: Final = (
+    *("state", "ended", "ended_at", "expected", "cursor", "limit", "last_number", "held", "due_at", "retry_at"),
+    *("active_at", "running_since", "behavior", "discard_from", "discard_reason"),
+)
+"""Facts that are columns of the sequence."""
 
 
 def judge(db: Database, view: SequenceView, now: int, *, live: list[Instance] | None = None) -> Verdict:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
+
+from wsrm_mq.errors import NotFound
 
 LINE: Final = 200
 """The most characters of an error that are told in a sentence."""
 
 ELLIPSIS: Final = "…"
 """Stands for what was cut off a name: what is copied with it means the same."""
+
+
+def the_one(found: Sequence[str], text: str, what: str, nothing: str, most: int = 3) -> str:
+    """The only one that ``text`` fits. Raises ``NotFound``: in the words of ``nothing`` where there is none, and with
+    the first ``most`` of several."""
+    if not found:
+        raise NotFound(nothing)
+    if len(found) > 1:
+        several = ", ".join(found[:most]) + (", …" if len(found) > most else "")
+        raise NotFound(f"{text} fits several {what}: {several}. Write more of it.")
+    return found[0]
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -94,16 +94,8 @@ SECTIONS: Final[dict[str, Shown]] = {
         "Lost: acknowledged, and in none of the stores and archives that were read. Given up: delivered all the same.",
         ("fate DESC", "received_at", "store", "message_id"),
         (
-            "message_id",
-            "store",
-            "queue",
-            "number",
-            "received_at",
-            "outcome",
-            "reason",
-            "fate",
-            "receipts",
-            "deliveries",
+            *("message_id", "store", "queue", "number", "received_at"),
+            *("outcome", "reason", "fate", "receipts", "deliveries"),
         ),
     ),
     "standing": Shown(
