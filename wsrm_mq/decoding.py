@@ -14,8 +14,7 @@ from typing import Any, Final
 from lxml import etree
 
 from wsrm_mq.destination.answers import Answer
-from wsrm_mq.destination.checks import is_without_effect
-from wsrm_mq.destination.commits import check_selection
+from wsrm_mq.destination.commits import check_selection, is_without_effect
 from wsrm_mq.destination.coverage import Coverage
 from wsrm_mq.destination.request_body import told_length
 from wsrm_mq.envelope.headers import Headers

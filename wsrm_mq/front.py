@@ -21,8 +21,7 @@ from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
 from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
-from wsrm_mq.destination.checks import OPTION, Reach
-from wsrm_mq.destination.commits import Fetching
+from wsrm_mq.destination.commits import OPTION, Fetching, Reach
 from wsrm_mq.destination.connections import Connections, Proxies
 from wsrm_mq.destination.coverage import Business, Coverage, Operations, OwnDescription, not_rm, path_of
 from wsrm_mq.destination.destination import RMDestination

@@ -17,7 +17,7 @@ from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound, with_reply_endpoints
-from wsrm_mq.destination import answers, checks, commits
+from wsrm_mq.destination import answers, commits
 from wsrm_mq.destination.answers import EMPTY, Answer, Copies
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Operations
@@ -83,7 +83,7 @@ class RMDestination:
     hand_over: HandOver
     refused: CountRefusal
     may_take: MayTake
-    reach: checks.Reach
+    reach: commits.Reach
     say: Say
     fetching: commits.Fetching
 
@@ -103,7 +103,7 @@ class RMDestination:
             source = source_of(client, body, self.limits)
             headers = self._scanner.scan(source, client.content_type, client.soap_action)
             if headers.must_understand:
-                checks.check_understood(headers, self.understood)
+                commits.check_understood(headers, self.understood)
             principal, peer = client.identity or self.identify(environ, headers)
             status, partner = peer.sender_fault_status, peer.name
             request = Request(client, connection, body, headers, principal, peer)
@@ -125,7 +125,7 @@ class RMDestination:
         if (
             error.status is None
             and isinstance(headers, Headers)
-            and checks.own_fault_place(headers, self.reach) is not None
+            and commits.own_fault_place(headers, self.reach) is not None
         ):
             if client.identity is None:
                 self.identify(environ, headers)
@@ -196,7 +196,7 @@ class RMDestination:
             return self._message(request, sender, headers.sequence)
         if headers.ack_requested or headers.acknowledgements:
             return commits.asking(request, sender)
-        if checks.is_without_effect(headers):
+        if commits.is_without_effect(headers):
             return EMPTY
         raise EnvelopeError(
             faults.MalformedMessage("The message is one of WS-ReliableMessaging, but carries nothing to act on."),
@@ -210,8 +210,8 @@ class RMDestination:
             commit = commit._replace(verb=partial(with_end_of_outbound, verb=commit.verb))
         if not sender.rm.has_close:  # 1.0: TerminateSequence is one-way
             return commit
-        checks.check_reply_to(headers, self.reach)
-        to = checks.reply_endpoint_of(headers)
+        commits.check_reply_to(headers, self.reach)
+        to = commits.reply_endpoint_of(headers)
         if to is None:
             return commit
         return commit._replace(
@@ -249,9 +249,9 @@ class RMDestination:
         client, headers, policy = request.client, request.headers, request.peer.policy
         empty_last = header.last and headers.body_name is None
         one_way = empty_last or self._is_one_way(request)
-        to = None if one_way else checks.reply_endpoint_of(headers)
+        to = None if one_way else commits.reply_endpoint_of(headers)
         if not one_way:
-            checks.check_reply_to(headers, self.reach)
+            commits.check_reply_to(headers, self.reach)
         waits = not one_way and to is None
         is_fetched = waits and headers.reply_is_fetched
         endpoint = headers.reply_to if is_fetched else to
@@ -271,8 +271,8 @@ class RMDestination:
                 tracing.tracer, client.kept, client.queue, headers.message_id, header.identifier, header.number
             )
         environ = client.kept if receiving is None else receiving.environ
-        fault_to = None if one_way else checks.fault_endpoint_of(headers)
-        if endpoint is not None or checks.is_sent_to(fault_to, headers, self.reach):
+        fault_to = None if one_way else commits.fault_endpoint_of(headers)
+        if endpoint is not None or commits.is_sent_to(fault_to, headers, self.reach):
             environ = with_reply_endpoints(environ, endpoint, fault_to)
         arrival = Arrival(
             sender=sender,
@@ -417,7 +417,7 @@ class RMDestination:
         others: tuple[SequenceAcknowledgement, ...] = (),
     ) -> Answer:
         """A fault about no sequence that is known: it leaves where the request wants it, else on the response."""
-        place = checks.own_fault_place(headers, self.reach)
+        place = commits.own_fault_place(headers, self.reach)
         if place is not None:
             body = answers.fault(fault, headers, to=place).body
             if self.say(own_message(place, body, headers.soap), client.who, None):
@@ -425,7 +425,7 @@ class RMDestination:
         return answers.fault(fault, headers, others, sender_fault=status)
 
     def _refusal(self, client: Client, receipt: Receipt, headers: Headers, peer: Peer) -> Answer:
-        place = checks.fault_place(receipt, headers, self.reach)
+        place = commits.fault_place(receipt, headers, self.reach)
         if place is not None:
             fault = answers.refused(receipt, headers, to=place)
             about = receipt.lane or None
