@@ -142,7 +142,8 @@ def _without_http(content: bytes) -> Iterator[RawMessage]:
         yield RawMessage(fields=[("Content-Type", f'multipart/related; boundary="{_text(opening[1])}"')], body=content)
         return
     found = [] if content.lstrip(_BEFORE_XML).startswith(b"<") else list(islice(_in_text(content), _MOST))
-    yield from found or [RawMessage(body=content, problems=_unreadable(content))]
+    problems = [told for first, told in _UNREADABLE.items() if content.startswith(first)]
+    yield from found or [RawMessage(body=content, problems=problems)]
 
 
 def _in_text(content: bytes) -> Iterator[RawMessage]:
@@ -153,10 +154,6 @@ def _in_text(content: bytes) -> Iterator[RawMessage]:
         end = content.find(end_tag, start.end())
         position = end + len(end_tag) if end >= 0 else len(content)
         yield RawMessage(body=content[start.start() : position])
-
-
-def _unreadable(content: bytes) -> list[str]:
-    return [told for first, told in _UNREADABLE.items() if content.startswith(first)]
 
 
 def _read_head(message: RawMessage, content: bytes, position: int) -> int:

@@ -295,7 +295,8 @@ def verified(
     others = [one for one in known.segments if one not in segments]
     wrong = [*verifying.damaged(directory, segments), *verifying.absent(directory, others)]
     if not wrong:
-        keys = _every(known) if whole else _of_batches(known, {one.batch for one in segments})
+        every = {name: verifying.held(known, TABLES[name]) for name in HELD}
+        keys = every if whole else _of_batches(known, {one.batch for one in segments})
         sums = sums or verifying.local_sums(db, directory, known)
         wrong = list(verifying.compared(db, directory, known, keys, sums))
     if wrong or not segments:
@@ -305,10 +306,6 @@ def verified(
         msgspec.structs.replace(one, verified_at=now) if one.file in of_these else one for one in known.segments
     )
     return commit(directory, msgspec.structs.replace(known, segments=marked)), []
-
-
-def _every(known: Archive) -> dict[str, AckRanges]:
-    return {name: verifying.held(known, TABLES[name]) for name in HELD}
 
 
 def _of_batches(known: Archive, numbers: set[int]) -> dict[str, AckRanges]:

@@ -83,7 +83,7 @@ class Coverage:
             if media_type in _BINARY:
                 return _BINARY[media_type]
             return NOT_SOAP if self._takes_only_soap else Business.DOUBTFUL
-        if not _may_carry(environ):
+        if environ.get("REQUEST_METHOD") in _BODILESS and not _has_body(environ):
             return Business.THE_APPLICATIONS
         is_soap = media_type in _SOAP_TYPES or media_type in _BINARY
         return not_rm(environ) if is_soap and _has_body(environ) else Business.DOUBTFUL
@@ -103,10 +103,6 @@ def not_rm(environ: Environ) -> Answer:
     if method == "POST":
         return NOT_SOAP
     return _NOT_POST._replace(body=b"") if method == "HEAD" else _NOT_POST
-
-
-def _may_carry(environ: Environ) -> bool:
-    return environ.get("REQUEST_METHOD") not in _BODILESS or _has_body(environ)
 
 
 def _has_body(environ: Environ) -> bool:

@@ -130,11 +130,8 @@ def parse(given: Mapping[str, str], names: tuple[str, ...] | None = None) -> Opt
     wanted = names or read.pop("columns", None)
     columns = table.given if wanted is None else chosen(table, wanted)
     read.pop("columns", None)
-    return Options(found_paths(_paths(given)), table, columns, **read)
-
-
-def _paths(given: Mapping[str, str]) -> Sequence[str]:
-    return json.loads(given["paths"]) if "paths" in given else [given["path"]] if "path" in given else []
+    paths = json.loads(given["paths"]) if "paths" in given else [given["path"]] if "path" in given else []
+    return Options(found_paths(paths), table, columns, **read)
 
 
 def local(path: str) -> str:
@@ -172,14 +169,6 @@ def _below(path: Path) -> list[str]:
 # A filter goes to the executors as it came; the condition is made where it is used.
 
 
-def _starts(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
-    return func.substr(column, 1, len(value)) == value
-
-
-def _ends(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
-    return func.substr(column, -len(value)) == value
-
-
 _COMPARISONS: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], Any], ColumnElement[bool]]]] = {
     spark.EqualTo: lambda column, value: column == value,
     spark.GreaterThan: lambda column, value: column > value,
@@ -189,8 +178,8 @@ _COMPARISONS: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], Any],
     spark.In: lambda column, values: or_(*(column == value for value in values)),
 }
 _OF_TEXT: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], str], ColumnElement[bool]]]] = {
-    spark.StringStartsWith: _starts,
-    spark.StringEndsWith: _ends,
+    spark.StringStartsWith: lambda column, value: func.substr(column, 1, len(value)) == value,
+    spark.StringEndsWith: lambda column, value: func.substr(column, -len(value)) == value,
     spark.StringContains: lambda column, value: func.instr(column, value) > 0,
 }
 _OF_NULL: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any]], ColumnElement[bool]]]] = {

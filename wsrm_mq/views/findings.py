@@ -393,11 +393,9 @@ def incomplete(sight: Sight) -> list[Fact]:
     """Sequences with numbers that never came and are not waited for any more, and those with discarded messages. One
     that was ended because its store was adopted is told of by its dead letters, while it has some."""
     found = [one for one in (*_judged(sight, "incomplete"), *sight.verdicts.lost) if one.at.lost or _is_discarded(one)]
-    return _of_sequences([one for one in found if not _is_told_of_by_letters(one)])
-
-
-def _is_told_of_by_letters(one: Verdict) -> bool:
-    return one.at.view.discard_reason == "store_adopted" and one.at.undelivered.letters > 0
+    return _of_sequences(
+        [one for one in found if one.at.view.discard_reason != "store_adopted" or not one.at.undelivered.letters]
+    )
 
 
 def _is_discarded(one: Verdict) -> bool:

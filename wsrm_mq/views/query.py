@@ -502,7 +502,8 @@ def conditions(query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
     own = _OWN[view]
     found: list[ColumnElement[bool]] = []
     linked: dict[tuple[Table, str], list[ColumnElement[bool]]] = {}
-    if view is views.messages and any(map(_is_of_live, query.terms)):
+    asked = [term for term in query.terms if term.key in _LIVE and not term.is_negated]
+    if view is views.messages and any(_LIVE[term.key].issuperset(term.alternatives) for term in asked):
         found.append(_m.outcome.is_(None))
         own = {**own, "seq": _is(_m.sequence)}  # of what has no outcome there is an index by sequence
     for term in query.terms:
@@ -519,10 +520,6 @@ def conditions(query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
             linked.setdefault(link, []).append(wanted)
     found += (_through(view, link, wanted) for link, wanted in linked.items())
     return tuple(found)
-
-
-def _is_of_live(term: Term) -> bool:
-    return not term.is_negated and term.key in _LIVE and _LIVE[term.key].issuperset(term.alternatives)
 
 
 def _fits(own: dict[str, Condition], term: Term) -> ColumnElement[bool]:

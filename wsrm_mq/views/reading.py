@@ -83,7 +83,7 @@ def find_sequence(db: Database, text: str) -> str:
         return part
     if len(part) < SHORTEST:
         raise NotFound(f"There is no sequence {text}; a part of an identifier needs {SHORTEST} characters.")
-    found = [name for scheme in _SCHEMES for name in _beginning(db, scheme + part)]
+    found = [name for scheme in _SCHEMES for name in _from(db, _BEGINNING, scheme + part, 4)]
     found = found or [name for (name,) in db.execute(_ENDING, {"part": part})]
     found = found or [name for (name,) in db.execute(_ANSWERED, {"first": part, "last": part + _BEYOND})]
     return the_one(found, text, "sequences", f"There is no sequence {text}.")
@@ -103,17 +103,16 @@ def named_alone(db: Database, query: Query) -> str | None:
 
 def names(db: Database, part: str, most: int) -> list[str]:
     """Identifiers whose UUID begins with ``part``, at most so many."""
-    bounds = {"first": _UUID + part, "last": _UUID + part + _BEYOND, "count": most}
-    return [name for (name,) in db.execute(_BEGINNING, bounds)]
+    return _from(db, _BEGINNING, _UUID + part, most)
 
 
 def queues(db: Database, part: str, most: int) -> list[str]:
     """Names of queues that begin with ``part``, at most so many."""
-    return [name for (name,) in db.execute(_QUEUES, {"first": part, "last": part + _BEYOND, "count": most})]
+    return _from(db, _QUEUES, part, most)
 
 
-def _beginning(db: Database, part: str) -> list[str]:
-    return [name for (name,) in db.execute(_BEGINNING, {"first": part, "last": part + _BEYOND, "count": 4})]
+def _from(db: Database, statement: str, part: str, most: int) -> list[str]:
+    return [name for (name,) in db.execute(statement, {"first": part, "last": part + _BEYOND, "count": most})]
 
 
 def shortened(db: Database, identifiers: Iterable[str | None]) -> dict[str, str]:
@@ -168,18 +167,13 @@ def _refused(db: Database, of: str) -> Iterable[str]:
     return (getattr(one, of) for one in refusals(db, file_of(db)))
 
 
-def _of_loose(db: Database) -> Iterable[str]:
-    """The partners of messages that are in no sequence."""
-    return (name for (name,) in db.execute(LOOSE_PARTNERS))
-
-
 _HELD: Final = [reason for (_state, reason), _row in ENTRY if reason is not None]
 _KNOWN: Final = {
     "queue": _names("nothing came into", views.queues.c.queue, lambda _db, _query: ()),
     "partner": _names(
         "nothing came from",
         views.sequences.c.partner,
-        lambda db, query: [*query.partners, *_refused(db, "partner"), *_of_loose(db)],
+        lambda db, query: [*query.partners, *_refused(db, "partner"), *(one for (one,) in db.execute(LOOSE_PARTNERS))],
     ),
     "reason": _names(
         "no message is what it is because of",
@@ -430,6 +424,7 @@ def _having_verdict(db: Database, query: Query) -> Select[tuple[str]] | None:
 
 
 _OF_SEQUENCES: Final = ("verdict", "partner", "seq")
+"""Words of a query for messages that say which sequences are to be judged."""
 
 # what was deleted
 
@@ -442,7 +437,11 @@ _DELETED: Final = select(_sequence.key, _sequence.sequence, views.sequences.c.pr
 def deleted(db: Database, query: Query) -> list[tuple[int, str, int]]:
     """Sequences of which retention has deleted messages that may have fitted ``query``: key, identifier, how many. A
     query that only stored messages can fit, such as one for failures, has none."""
-    if not all(map(_deleted_may_fit, query.terms)):
+    may_fit = (
+        term.key in _MAY_FIT and (term.key not in ("outcome", "state") or "delivered" in term.alternatives)
+        for term in query.terms
+    )
+    if not all(may_fit):
         return []
     asked = tuple(term for term in query.terms if term.key in _OUTLIVES and _is_of_the_last(term))
     wanted = conditions(_resolved(db, replace(query, terms=asked)), views.sequences)
@@ -450,18 +449,11 @@ def deleted(db: Database, query: Query) -> list[tuple[int, str, int]]:
     return [(key, identifier, count) for key, identifier, count in db.execute(text, values)]
 
 
-def _deleted_may_fit(term: Term) -> bool:
-    return term.key in _MAY_FIT and (term.key not in ("outcome", "state") or "delivered" in term.alternatives)
-
-
 def _is_of_the_last(term: Term) -> bool:
     """The time of a sequence's last message rules out that an earlier one fits."""
     if term.is_negated:
         return False
     return term.key not in ("since", "age") or all(bounds.most is None for bounds in term.alternatives)
-
-
-"""Words of a query for messages that say which sequences are to be judged."""
 
 
 def _resolved(db: Database, query: Query, view: Table = views.messages) -> Query:

@@ -427,7 +427,7 @@ def _silent(at: Situation) -> str:
     quiet = f"Nothing has come from its source since {moment(at.view.active_at)} ({span(at.quiet_for)})"
     if at.view.held or at.missing:
         return f"{quiet}. {_gap(at)}."
-    return f"{quiet}, and the sequence is still open; {_lower(_settled(at))}"
+    return f"{quiet}, and the sequence is still open; {(settled := _settled(at))[:1].lower()}{settled[1:]}"
 
 
 def _waiting(at: Situation) -> str:
@@ -569,10 +569,6 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
-
-
 def _failing(at: Situation) -> tuple[int, str]:
     """The number that is tried again, and what it failed of."""
     return (at.head.number, _failed(at.head)) if at.head is not None else (at.view.cursor, "it failed")
@@ -683,18 +679,11 @@ def together(db: Database, query: Query) -> list[Together]:
         raise NotFound(f"No sequence fits {query.text}.")
     for word, its in found.items():
         which = asked_for(query.text, f"verdict:{word}")
-        its.steps = tuple(_about(which, one) for one in _steps_for(word, causes[word]))
+        if causes[word] <= _WITHOUT_SERVICE:  # what only waits for a process cannot be resumed
+            its.steps = (_DOCTOR, _WHICH._replace(which=which))
+        else:
+            its.steps = tuple(one._replace(which=(*which, *one.which)) for one in _STEPS.get(word, (_WHICH,)))
     return [found[word] for word in _ORDER if word in found]
-
-
-def _steps_for(word: str, causes: set[Cause]) -> tuple[Step, ...]:
-    """The steps for a verdict: a sequence that only waits for a process cannot be resumed."""
-    return (_DOCTOR, _WHICH) if causes <= _WITHOUT_SERVICE else _STEPS.get(word, (_WHICH,))
-
-
-def _about(which: tuple[str, ...], step: Step) -> Step:
-    """A proposal about all that the words of a query fit; its own words narrow that."""
-    return step if step.command is others.DOCTOR else step._replace(which=(*which, *step.which))
 
 
 # Why a message moves or does not. What a sequence or a group holds up, its verdict says.
