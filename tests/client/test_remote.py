@@ -532,7 +532,7 @@ def test_options_are_of_a_store_or_of_a_server(tmp_path: Path) -> None:
 LEFT_OUT = {
     Node: {
         *("call", "submit", "declared", "places", "place_of", "verb", "leased", "heads", "is_ready", "count_ready"),
-        *("abandon", "reader", "route", "routes", "unroute", "is_large", "purged"),
+        *("abandon", "reader", "route", "routes", "unroute", "is_large", "purged", "settle_where"),
     },
     DeadLetters: set[str](),
     Journal: set[str](),

@@ -144,6 +144,37 @@ def test_who_had_messages_redriven_or_given_up_and_a_queue_deleted_is_on_record(
     ]
 
 
+def test_who_declared_bound_and_unbound_a_queue_and_had_a_topic_retained_is_on_record_once(
+    serve_queues: Started, store: Path, wsrm: Wsrm
+) -> None:
+    rights = [f"--{right}={pattern}" for right in ("put", "consume", "admin") for pattern in ("*", "topic:#")]
+    ops = str(wsrm("token", "add", "ops", *rights).stdout.strip())
+    server = serve_queues()
+
+    def ask(method: str, path: str, content: bytes = b"") -> int:
+        return asked(server.url, method, path, ops, content, **JSON)[0]
+
+    binding = b'{"pattern": "orders/#", "queue": "audit", "filter": "priority > 3"}'
+    for _ in range(2):
+        assert ask("PUT", "/queues/audit", b'{"ttl": 60}') == 200
+        assert ask("PUT", "/bindings", binding) == 204
+    assert ask("PUT", "/topics/orders%2F%23", b'{"retain": 60}') == 204
+    assert ask("PUT", "/topics/orders%2F%23", b'{"retain": 0}') == 204
+    for _ in range(2):
+        assert ask("DELETE", "/bindings?pattern=orders/%23&queue=audit") == 200
+    assert ask("PUT", "/queues/audit", b'{"actor": "another"}') == 400
+    assert ask("POST", "/queues/new/messages", b"1") == 201
+    found = document(wsrm("audit", "list", "--json", "--actor", "ops"))["acts"]
+    assert [(one["event"], one["reason"]) for one in found] == [
+        ("queue_declared", '{"ttl": 60}'),
+        ("bound", "orders/#, priority > 3"),
+        ("queue_declared", "orders/# for 60 seconds"),
+        ("queue_deleted", "orders/# for 0 seconds"),
+        ("unbound", "orders/#"),
+        ("queue_declared", "{}"),
+    ]
+
+
 def test_a_flood_of_log_ins_is_answered_429_leaves_no_row_and_three_lines_and_shuts_no_other_client_out(
     serve_queues: Started, grant: Callable[[str, str], str], store: Path
 ) -> None:

@@ -116,6 +116,7 @@ INDEX = {
     "LETTERS_OF": "queue_dead_letters (parent=?)",
     "DECLARED_QUEUES": "sqlite_autoindex_queue_1",
     "EVERY_QUEUE": "sqlite_autoindex_queue_1",
+    "HAS_ROUTE": "route_by_pattern",
     "LEASED_IN": "instance",
     "CLIENT": "client_live (instance=?",
     "OTHER_LOADS": "subscription_by_queue (queue=?",
@@ -151,8 +152,8 @@ INDEX = {
 AT_A_START = {"ENDPOINTS", "LANES_BY_PARTNER", "LANES_OF", "LOOSE_BY_PARTNER", "LOOSE_OF"}
 """Asked once by a process whose mode is, or was, pull."""
 LOOKS_AT_ALL = {
-    *("UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "TOKENS", "KEEPERS"),
-    *("BINDINGS", "LOGS", "CLIENTS", "SUBSCRIBED"),
+    *("UNSETTLED_IN_ALL", "HOLDERS", "IS_SERVED", "LEASED_IN", "DECLARED_QUEUES", "EVERY_QUEUE", "HAS_ROUTE"),
+    *("TOKENS", "KEEPERS", "BINDINGS", "LOGS", "CLIENTS", "SUBSCRIBED"),
 }
 """Instances, queues, bindings, clients and tokens are few."""
 SORTED = {"STATES", "LEFT_BEHIND", "EVENTS", *AT_A_START}

@@ -124,10 +124,7 @@ def declare(place: Place, name: str, options: dict[str, Any], care: Care) -> Non
 
     def verb(tx: transaction.Transaction) -> tuple[bool, declaring.Declared]:
         before = tx.queue_row(name)
-        made = declaring.declare(tx, name, options)
-        if before is None or made.stored_policy != before[-1]:
-            tx.add_ledger("queue_declared", made.key, actor=care.actor, reason=json.dumps(options))
-        return before is None, made
+        return before is None, declaring.declare(tx, name, options, actor=care.actor)
 
     is_new, made = done(place, care, verb)
     tell_declared(place.is_json, name, is_new, policies.as_values(made.policy), care.dry_run)
@@ -157,10 +154,7 @@ def bind(place: Place, name: str, pattern: str, wanted: str | None, care: Care) 
     """
 
     def verb(tx: transaction.Transaction) -> None:
-        found = _bindable(tx, name)
-        topics.bind(tx, pattern, found, wanted)
-        told = pattern if wanted is None else f"{pattern}, {wanted}"
-        tx.add_ledger("bound", found.key, actor=care.actor, reason=told)
+        topics.bind(tx, pattern, _bindable(tx, name), wanted, actor=care.actor)
 
     done(place, care, verb)
     tell_bound(place.is_json, name, pattern, wanted, care.dry_run)
@@ -187,11 +181,9 @@ def unbind(place: Place, name: str, pattern: str, care: Care) -> None:
     """
 
     def verb(tx: transaction.Transaction) -> int:
-        found = _bindable(tx, name)
-        count = topics.unbind(tx, pattern, found)
+        count = topics.unbind(tx, pattern, _bindable(tx, name), actor=care.actor)
         if not count:
             raise NotFound(f"Nothing of the pattern {pattern} leads into {name}: `wsrm-mq topic list` has what does.")
-        tx.add_ledger("unbound", found.key, actor=care.actor, reason=pattern)
         return count
 
     tell_unbound(place.is_json, name, pattern, done(place, care, verb), care.dry_run)

@@ -114,13 +114,7 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
     lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
 
     def act(tx: transaction.Transaction) -> int:
-        log = retaining.log_of(tx, pattern)
-        given_up = retaining.retain(tx, pattern, seconds)
-        kept = log if seconds == 0 else retaining.log_of(tx, pattern)
-        if kept is not None:
-            event = "queue_deleted" if seconds == 0 else "queue_declared"
-            tx.add_ledger(event, kept.key, **{**why, "reason": f"{pattern} {lasts}: {why['reason']}"})
-        return given_up
+        return retaining.retain(tx, pattern, seconds, actor=why["actor"], why=why["reason"])
 
     def says(given_up: int) -> str:
         if seconds == 0:

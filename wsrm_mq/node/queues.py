@@ -27,9 +27,10 @@ from wsrm_mq.store.transaction import Transaction as Unit
 class Queues(Neighbouring, Opened):
     """The part of a node that makes queues and looks into them."""
 
-    def declare(self, queue: str, **options: Any) -> QueuePolicy:
-        """Make a queue, or change the policy of one; answers its policy. The options are those of ``QueuePolicy``."""
-        policy = self.call(lambda tx: declaring.declare(tx, queue, options)).policy
+    def declare(self, queue: str, *, actor: str | None = None, **options: Any) -> QueuePolicy:
+        """Make a queue, or change the policy of one; answers its policy. The options are those of ``QueuePolicy``.
+        ``actor``: who, for the ledger; ``None``: a program, which does so at each start."""
+        policy = self.call(lambda tx: declaring.declare(tx, queue, options, actor=actor)).policy
         self.declared(queue, policy)
         return policy
 
@@ -102,18 +103,20 @@ class Queues(Neighbouring, Opened):
         with self.reader() as db:
             return browsing.together(counted)._replace(keeper=express.kept_by(db, self.store.instances, queue))
 
-    def bind(self, pattern: str, queue: str, *, filter: str | None = None) -> None:
+    def bind(self, pattern: str, queue: str, *, filter: str | None = None, actor: str | None = None) -> None:
         """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. In a
-        pattern ``*`` is one level, and ``#`` at its end all that may follow."""
+        pattern ``*`` is one level, and ``#`` at its end all that may follow. ``actor``: who, for the ledger."""
 
         def verb(tx: Unit) -> None:
-            topics.bind(tx, pattern, declaring.found(tx, queue, auto_create=self.auto_create), filter)
+            found = declaring.found(tx, queue, auto_create=self.auto_create)
+            topics.bind(tx, pattern, found, filter, actor=actor)
 
         self.call(verb)
 
-    def unbind(self, pattern: str, queue: str) -> int:
-        """Nothing of ``pattern`` goes into ``queue`` any more. Answers how many bindings there were."""
-        return self.call(lambda tx: topics.unbind(tx, pattern, declaring.declared(tx, queue)))
+    def unbind(self, pattern: str, queue: str, *, actor: str | None = None) -> int:
+        """Nothing of ``pattern`` goes into ``queue`` any more. Answers how many bindings there were. ``actor``: who,
+        for the ledger."""
+        return self.call(lambda tx: topics.unbind(tx, pattern, declaring.declared(tx, queue), actor=actor))
 
     def route(self, pattern: str, next_hop: str, *, cost: int = 1, strip: bool = False) -> None:
         """From now on what is put into a queue of ``pattern`` that is not here goes to the node at the URL
@@ -145,10 +148,10 @@ class Queues(Neighbouring, Opened):
         with self.reader() as db:
             return routing.routes(db)
 
-    def declare_topic(self, pattern: str, *, retain: float | None) -> None:
+    def declare_topic(self, pattern: str, *, retain: float | None, actor: str | None = None) -> None:
         """From now on what is published to a topic of ``pattern`` stays for ``retain`` seconds, to be replayed, whether
-        a queue takes it or not; ``None``: for ever, 0: no longer."""
-        self.call(lambda tx: retaining.retain(tx, pattern, retain))
+        a queue takes it or not; ``None``: for ever, 0: no longer. ``actor``: who, for the ledger."""
+        self.call(lambda tx: retaining.retain(tx, pattern, retain, actor=actor))
 
     def replay(
         self, topic: str, *, since: int | float | Literal["first"] = "first", filter: str | Filter | None = None

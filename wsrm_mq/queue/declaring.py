@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, NamedTuple
 
 from wsrm_mq import queue as verbs
@@ -53,9 +54,12 @@ class Declared(NamedTuple):
         return self.kind in SYSTEM or (self.is_declared and self.mode != "dispatch")
 
 
-def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app") -> Declared:
-    """Make a queue, or change the policy of one: options that are not named stay. Raises ``ConfigurationError`` for
-    what is no option, and ``NotAllowed`` for a queue that an application is called from."""
+def declare(
+    tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app", *, actor: str | None = None
+) -> Declared:
+    """Make a queue, or change the policy of one: options that are not named stay. ``actor``: who does, for the ledger;
+    ``None``: a program, or the store. Raises ``ConfigurationError`` for what is no option, and ``NotAllowed`` for a
+    queue that an application is called from."""
     check_text(name)
     if name == NODE_JOURNAL:
         journal_named(tx, name, None)
@@ -82,6 +86,9 @@ def declare(tx: Transaction, name: str, options: dict[str, Any] | None = None, k
     if policy != found.stored_policy:
         tx.set_policy(name, found.key, policy)
         found = found._replace(stored_policy=policy)
+        if actor is not None:
+            said = json.dumps(options or {}, default=str)
+            tx.add_ledger("queue_declared", found.key, actor=actor, reason=said)
     if wanted.journal:
         journal_of(tx, found)
     return found

@@ -6,6 +6,7 @@ It is stored with the queue as JSON, without what is as by default. Times are in
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -142,12 +143,17 @@ def as_values(policy: QueuePolicy) -> dict[str, Any]:
     return {**msgspec.structs.asdict(policy), "retry": list(policy.retry)}
 
 
-def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
-    """``policy`` with these ``options``. Raises ``ConfigurationError`` for what is none, or no value of it."""
+def refuse_unknown(options: Iterable[str]) -> None:
+    """Raise ``ConfigurationError`` for what is no option of a queue."""
     unknown = sorted(set(options) - set(QueuePolicy.__struct_fields__))
     if unknown:
         known = ", ".join(QueuePolicy.__struct_fields__)
         raise ConfigurationError(f"A queue has no option `{unknown[0]}`; it has {known}.")
+
+
+def changed(policy: QueuePolicy, options: dict[str, Any]) -> QueuePolicy:
+    """``policy`` with these ``options``. Raises ``ConfigurationError`` for what is none, or no value of it."""
+    refuse_unknown(options)
     values = {name: getattr(policy, name) for name in QueuePolicy.__struct_fields__}
     try:
         return msgspec.convert({**values, **options}, QueuePolicy)

@@ -55,19 +55,31 @@ def log_of(tx: Transaction, pattern: str) -> Declared | None:
     return None if row is None else Declared(*row)
 
 
-def retain(tx: Transaction, pattern: str, seconds: float | None) -> int:
+def retain(
+    tx: Transaction, pattern: str, seconds: float | None, *, actor: str | None = None, why: str | None = None
+) -> int:
     """From now on what is published to a topic of ``pattern`` is retained for so long; ``None``: for ever. 0: nothing
-    is any more, and what was is purged. Answers how many messages that is."""
+    is any more, and what was is purged. Answers how many messages that is. ``actor`` and ``why``: who does and for
+    which reason, for the ledger; no ``actor``: a program."""
     check_pattern(pattern)
     log = log_of(tx, pattern)
+    lasts = f"{pattern} {'for ever' if seconds is None else f'for {seconds:g} seconds'}"
+    said = {"actor": actor, "reason": lasts if why is None else f"{lasts}: {why}"}
     if seconds == 0:
-        return 0 if log is None else clearing.delete(tx, log, force=True).settled
+        if log is None:
+            return 0
+        given_up = clearing.delete(tx, log, force=True).settled
+        if actor is not None:
+            tx.add_ledger("queue_deleted", log.key, **said)
+        return given_up
     if log is None:
         tx.queue(f"{pattern}#retained", LOG)
         log = log_of(tx, pattern)
         assert log is not None
     tx.set_policy(log.name, log.key, encoded(changed(_WITHOUT_LETTERS, {"ttl": seconds})))
     bind(tx, pattern, log)
+    if actor is not None:
+        tx.add_ledger("queue_declared", log.key, **said)
     return 0
 
 

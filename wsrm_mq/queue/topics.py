@@ -60,9 +60,12 @@ class Client(NamedTuple):
 # bindings
 
 
-def bind(tx: Transaction, pattern: str, queue: Declared, filter: str | None = None) -> None:
+def bind(
+    tx: Transaction, pattern: str, queue: Declared, filter: str | None = None, *, actor: str | None = None
+) -> None:
     """From now on what is published to a topic of ``pattern``, and fits ``filter``, goes into ``queue`` too. What is
-    bound already stays so. Raises ``ConfigurationError`` and ``FilterError``."""
+    bound already stays so. ``actor``: who does, for the ledger; ``None``: a program, or the store. Raises
+    ``ConfigurationError`` and ``FilterError``."""
     check_pattern(pattern)
     refuse_system(queue)
     if filter is not None:
@@ -70,11 +73,18 @@ def bind(tx: Transaction, pattern: str, queue: Declared, filter: str | None = No
     row = {"queue": queue.key, "pattern": pattern, "filter": filter}
     if tx.execute(subscribing.BOUND, row).fetchone() is None:
         tx.execute(subscribing.BIND, {**row, "now": tx.now})
+        if actor is not None:
+            told = pattern if filter is None else f"{pattern}, {filter}"
+            tx.add_ledger("bound", queue.key, actor=actor, reason=told)
 
 
-def unbind(tx: Transaction, pattern: str, queue: Declared) -> int:
-    """Nothing of ``pattern`` goes into ``queue`` any more, whatever it fits. Answers how many bindings there were."""
-    return len(tx.execute(subscribing.UNBIND, {"queue": queue.key, "pattern": pattern}).fetchall())
+def unbind(tx: Transaction, pattern: str, queue: Declared, *, actor: str | None = None) -> int:
+    """Nothing of ``pattern`` goes into ``queue`` any more, whatever it fits. Answers how many bindings there were.
+    ``actor``: see ``bind``."""
+    bindings = len(tx.execute(subscribing.UNBIND, {"queue": queue.key, "pattern": pattern}).fetchall())
+    if bindings and actor is not None:
+        tx.add_ledger("unbound", queue.key, actor=actor, reason=pattern)
+    return bindings
 
 
 def check_pattern(pattern: str) -> None:

@@ -15,7 +15,7 @@ from wsrm_mq.errors import BadRequest, NotFound
 from wsrm_mq.node.apart import DeadLetters
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import declaring, tracing
-from wsrm_mq.queue.policies import QueuePolicy, Scope
+from wsrm_mq.queue.policies import QueuePolicy, Scope, refuse_unknown
 from wsrm_mq.queue.tracing import Stop
 from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.http import answers
@@ -242,7 +242,8 @@ async def declare(call: Call) -> Response:
     """Make a queue, or change the policy of one: options that are not named stay. Answers its policy."""
     queue, options = call.names["queue"], await call.json(dict[str, Any])
     call.principal.require("admin", queue)
-    return _policy(await asyncio.to_thread(call.node.declare, queue, **options))
+    refuse_unknown(options)  # the names of arguments are none
+    return _policy(await asyncio.to_thread(call.node.declare, queue, **options, actor=call.principal.name))
 
 
 async def policy(call: Call) -> Response:
@@ -336,7 +337,8 @@ async def bind(call: Call) -> Response:
     asked = await call.json(Bind)
     call.principal.require("admin", asked.queue)
     call.principal.require_topics("consume", asked.pattern)
-    binding = partial(asyncio.to_thread, call.node.bind, asked.pattern, asked.queue, filter=asked.filter)
+    who = call.principal.name
+    binding = partial(asyncio.to_thread, call.node.bind, asked.pattern, asked.queue, filter=asked.filter, actor=who)
     await put_with_room(call, [asked.queue], 0.0, binding)
     return nothing()
 
@@ -347,14 +349,15 @@ async def unbind(call: Call) -> Response:
     if len(asked.queue) != 1:
         raise BadRequest("Name one queue.")
     call.principal.require("admin", asked.queue[0])
-    return as_json(Bindings(await asyncio.to_thread(call.node.unbind, asked.pattern, asked.queue[0])))
+    who = call.principal.name
+    return as_json(Bindings(await asyncio.to_thread(call.node.unbind, asked.pattern, asked.queue[0], actor=who)))
 
 
 async def retain(call: Call) -> Response:
     """Keep what is published to topics of a pattern for a while, to be replayed."""
     pattern, asked = call.names["topic"], await call.json(Retain)
     call.principal.require_topics("admin", pattern)
-    await asyncio.to_thread(call.node.declare_topic, pattern, retain=asked.retain)
+    await asyncio.to_thread(call.node.declare_topic, pattern, retain=asked.retain, actor=call.principal.name)
     return nothing()
 
 

@@ -240,7 +240,7 @@ async def declare_missing(call: Call, queues: Sequence[str]) -> bool:
     known = set(await asyncio.to_thread(call.node.keys)) if mine else set()
     for name in mine:
         if name not in known:
-            await asyncio.to_thread(call.node.declare, name)
+            await asyncio.to_thread(call.node.declare, name, actor=call.principal.name)
     return bool(mine)
 
 
