@@ -495,13 +495,15 @@ def test_the_source_may_close_and_terminate_the_sequence_that_it_offered(source:
 
 
 @pytest.mark.spec("S-ACK-010")
-@pytest.mark.parametrize("code", ["UnknownSequence", "SequenceTerminated"])
+@pytest.mark.parametrize(("code", "state"), [("UnknownSequence", "failed"), ("SequenceTerminated", "terminated")])
 @each_rm
-def test_a_fault_that_says_the_offered_sequence_is_gone_ends_it_and_no_other(code: str, source: Source) -> None:
+def test_a_fault_that_says_the_offered_sequence_is_gone_ends_it_and_no_other(
+    code: str, state: str, source: Source
+) -> None:
     mine, offered = offering(source)
     source.echo(mine, 1, "one")
     assert source.post(rm_fault(source.speak, code, offered)).status == 202
-    assert outgoing(source, offered)["state"] == "failed"
+    assert outgoing(source, offered)["state"] == state
     assert source.echo(mine, 2, "two").reply.sequence is None
 
 
