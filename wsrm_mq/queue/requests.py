@@ -441,7 +441,8 @@ def _copy(tx: Transaction, old: Lane, lane: Lane, numbers: AckRanges) -> None:
         tx.execute(channels.CARRIED_ON, {**moved, "reason": REPLAYED, "now": tx.now})
         lane.held += count
         lane.numbers = AckRanges(((1, lane.held),))
-    old.cursor, old.discard_from, old.discard_reason = old.limit, 1, REPLAYED
+    old.discard_from, old.discard_reason = 1, REPLAYED
+    settle_cursor(tx, old)
     old.release(0)
 
 
