@@ -117,7 +117,7 @@ def test_a_late_acknowledgement_is_refused(connect_async: ConnectAsync) -> None:
 
 OF_THE_MESSAGE = {"ack", "release", "nack", "reject", "expire", "renew"}
 """A message that was received is awaited itself."""
-OF_A_PLACE = {"places", "place_of", "verb", "begun", "leased", "heads", "is_ready", "declared"}
+OF_A_PLACE = {"places", "place_of", "verb", "begun", "leased", "heads", "is_ready", "declared", "settle_where"}
 OF_A_SUBSCRIPTION = {"send", "last_missed", "is_behind", "replace_filter", "end"}
 """A subscription asks these of its node."""
 INNER = {
@@ -146,6 +146,7 @@ INNER = {
     Message: {"json"},
     Subscription: {
         "next",
+        "withdraw",
         "send_last",
         "acknowledge",
         "last_missed",

@@ -18,7 +18,8 @@ from wsrm_mq.queue.settling import Settlement
 Program = Callable[[str], subprocess.Popen[str]]
 
 
-EVENTS = "SELECT event, reason FROM ledger ORDER BY id"
+EVENTS = "SELECT event, reason FROM ledger WHERE event <> 'queue_declared' ORDER BY id"
+"""A server writes down that it declares a queue, too."""
 
 
 def killed(one: subprocess.Popen[str]) -> None:

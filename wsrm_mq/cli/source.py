@@ -212,7 +212,7 @@ for _name, _does, _help in (
     (
         "resend",
         "send what waits for {to} again now",
-        "Send again now what waits for its next try, also where its host was away, as a program's try_now does.",
+        "Send again now what waits for its next try. A host that was away is tried too, as a program's try_now does.",
     ),
     (
         "close",

@@ -63,14 +63,10 @@ def retain(
     which reason, for the ledger; no ``actor``: a program."""
     check_pattern(pattern)
     log = log_of(tx, pattern)
-    lasts = f"{pattern} {'for ever' if seconds is None else f'for {seconds:g} seconds'}"
-    said = {"actor": actor, "reason": lasts if why is None else f"{lasts}: {why}"}
     if seconds == 0:
-        if log is None:
-            return 0
-        given_up = clearing.delete(tx, log, force=True).settled
-        if actor is not None:
-            tx.add_ledger("queue_deleted", log.key, **said)
+        given_up = 0 if log is None else clearing.delete(tx, log, force=True).settled
+        if log is not None and actor is not None:
+            tx.add_ledger("queue_deleted", log.key, actor=actor, reason=_told(pattern, seconds, why))
         return given_up
     if log is None:
         tx.queue(f"{pattern}#retained", LOG)
@@ -79,8 +75,13 @@ def retain(
     tx.set_policy(log.name, log.key, encoded(changed(_WITHOUT_LETTERS, {"ttl": seconds})))
     bind(tx, pattern, log)
     if actor is not None:
-        tx.add_ledger("queue_declared", log.key, **said)
+        tx.add_ledger("queue_declared", log.key, actor=actor, reason=_told(pattern, seconds, why))
     return 0
+
+
+def _told(pattern: str, seconds: float | None, why: str | None) -> str:
+    lasts = f"{pattern} {'for ever' if seconds is None else f'for {seconds:g} seconds'}"
+    return lasts if why is None else f"{lasts}: {why}"
 
 
 def replay(reader: Reader, now: int, pattern: str, since: Since, wanted: Filter | None) -> Iterator[Found]:
