@@ -39,9 +39,10 @@ with on_use():
     from wsrm_mq import spark
     from wsrm_mq.export import manifest, pieces
     from wsrm_mq.serving import logs
-    from wsrm_mq.spark import archiving, jobs, reader, session
+    from wsrm_mq.spark import archiving, reader, session
     from wsrm_mq.spark import report as reports
     from wsrm_mq.spark.jobs import audit as rules
+    from wsrm_mq.spark.jobs import reconcile as reconciling
     from wsrm_mq.spark.jobs import reorder as reordering
     from wsrm_mq.store import identity
 
@@ -274,15 +275,15 @@ def audit(work: Work) -> Result:
         raise ConfigurationError("An audit reads each store once: leave out --copies, and name one of the files.")
     begun = _begun(work)
     tables = _look(work, begun)
-    found = jobs.audit.violations(tables).persist()
+    found = rules.violations(tables).persist()
     seen = found.count()
     if seen:
-        found = found.intersect(jobs.audit.violations(_look(work, begun)))
+        found = found.intersect(rules.violations(_look(work, begun)))
     saved = work.save("violations", found)
-    accounts = work.save("accounts", jobs.audit.accounts(tables.messages))
+    accounts = work.save("accounts", rules.accounts(tables.messages))
     counted = accounts.collect()
     by_invariant = {row["invariant"]: row["count"] for row in saved.groupBy("invariant").count().collect()}
-    violations, ties = sum(by_invariant.values()), jobs.audit.neighbours(tables).where("settled_at = before_at").count()
+    violations, ties = sum(by_invariant.values()), rules.neighbours(tables).where("settled_at = before_at").count()
     if not work.is_json:
         _tell(saved, violations, ties)
     return Result(
@@ -294,7 +295,7 @@ def audit(work: Work) -> Result:
             "by_invariant": by_invariant,
             "in_motion": seen - violations,
             "ties": ties,
-            "clock_steps": jobs.audit.clock_steps(tables).count(),
+            "clock_steps": rules.clock_steps(tables).count(),
         },
         is_clean=not violations,
     )
@@ -395,30 +396,30 @@ def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> 
     # Read once, for many questions: a store is slower than what is kept of it here.
     messages, sequences = messages.persist(), sequences.persist()
     if work.options["copies"]:
-        messages = jobs.reconcile.newest(messages, "position", "settled_at")
-        sequences = jobs.reconcile.newest(sequences, "key", "active_at")
+        messages = reconciling.newest(messages, "position", "settled_at")
+        sequences = reconciling.newest(sequences, "key", "active_at")
     [(seconds,)] = messages.selectExpr("unix_seconds(max(received_at)) - unix_seconds(min(received_at))").collect()
     unit = next((unit for unit, most in UNITS if (seconds or 0) <= most), "day")
-    runs, again = jobs.reconcile.runs(messages).persist(), jobs.reconcile.came_again(messages).persist()
-    received = work.save("ranges", jobs.reconcile.received(runs, work.table("ranges"), sequences))
+    runs, again = reconciling.runs(messages).persist(), reconciling.came_again(messages).persist()
+    received = work.save("ranges", reconciling.received(runs, work.table("ranges"), sequences))
     results = {
-        "counts": jobs.reconcile.counts(messages),
-        "gaps": jobs.reconcile.gaps(received, sequences),
-        "disorder": jobs.reconcile.disorder(runs, sequences),
-        "repeated": jobs.reconcile.repeated(messages, runs),
-        "lacking": jobs.reconcile.lacking(received, sequences),
-        "twice": jobs.reconcile.twice(again, _digests(work, again, no_bodies)),
-        "latency": jobs.reconcile.latency(messages, unit),
-        "faults": jobs.reconcile.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
-        "dead": jobs.reconcile.dead(messages),
-        "standing": jobs.reconcile.standing(sequences, messages, at),
+        "counts": reconciling.counts(messages),
+        "gaps": reconciling.gaps(received, sequences),
+        "disorder": reconciling.disorder(runs, sequences),
+        "repeated": reconciling.repeated(messages, runs),
+        "lacking": reconciling.lacking(received, sequences),
+        "twice": reconciling.twice(again, _digests(work, again, no_bodies)),
+        "latency": reconciling.latency(messages, unit),
+        "faults": reconciling.faults(messages, work.table("ledger", "store", "position", "event", "fault")),
+        "dead": reconciling.dead(messages),
+        "standing": reconciling.standing(sequences, messages, at),
     }
     if sent:
-        fates = jobs.reconcile.fates(work._replace(paths=sent).table("messages", *_REQUESTS), messages).persist()
+        fates = reconciling.fates(work._replace(paths=sent).table("messages", *_REQUESTS), messages).persist()
         results["sent"] = fates.groupBy("store", "node", "queue", "fate").agg(
             sql.functions.count("*").alias("requests")
         )
-        results["astray"] = fates.where(sql.functions.col("fate").isin(*jobs.reconcile.ASTRAY))
+        results["astray"] = fates.where(sql.functions.col("fate").isin(*reconciling.ASTRAY))
     saved = {name: work.save(name, frame) for name, frame in results.items()}
     return {**saved, "ranges": received, "sequences": sequences.where("kind = 'rm'")}, unit
 
