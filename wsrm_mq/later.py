@@ -1,4 +1,4 @@
-"""What is loaded when it is first used: names of a package, and modules that commands name. What is imported stays
+"""Names of a package and modules that commands name are loaded when they are first used. What is imported stays
 small, and help loads nothing."""
 
 from __future__ import annotations

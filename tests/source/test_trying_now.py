@@ -1,4 +1,4 @@
-"""What waits for its next try leaves at once where its program, or an operator, says so."""
+"""A request that waits for its next try leaves at once where its program, or an operator, says so."""
 
 from __future__ import annotations
 

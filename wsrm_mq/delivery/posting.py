@@ -15,7 +15,7 @@ from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.outgoing_messages import own_message
 from wsrm_mq.delivery.posted import UNREAD, Post, Posted, posted
-from wsrm_mq.delivery.requesting import is_not_let_in, judge
+from wsrm_mq.delivery.requesting import is_not_let_in, judge, ranges_in
 from wsrm_mq.envelope.lexical import escape
 from wsrm_mq.envelope.render import ack_requested, acknowledgement_request, reply_headers
 from wsrm_mq.envelope.rewrite import piggyback
@@ -144,14 +144,9 @@ def _ask(post: Post, delivery: Delivery, channel: Channel, about: OutboundRecord
     body = piggyback(body, question.content_type, acks) if acks else body
     answer = posted(post, channel.endpoint.address, question.content_type, question.action, body)
     answer = judge(delivery._replace(wants_reply=False), about, answer)
-    said = () if answer.said is None else answer.said.acknowledgements
-    has_come = any(
-        lower <= delivery.number <= upper
-        for one in said
-        if one.identifier == terms.identifier
-        for lower, upper in one.ranges
-    )
-    return answer if has_come or not said or delivery.number in about.value.acknowledged else None
+    is_silent = answer.said is None or not answer.said.acknowledgements
+    has_come = any(lower <= delivery.number <= upper for lower, upper in ranges_in(answer, about))
+    return answer if has_come or is_silent or delivery.number in about.value.acknowledged else None
 
 
 def _is_replied_elsewhere(delivery: Delivery, about: OutboundRecord) -> bool:

@@ -24,6 +24,7 @@ from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceRespo
 from wsrm_mq.sequence.faults import SequenceClosed, WSRMRequired
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.sequence.outbound_states import OutboundState
+from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.store import channels, entries
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.outbound import OutboundRecord
@@ -123,12 +124,17 @@ def reply_in(answer: Posted, about: OutboundRecord, message_id: str | None, numb
     it, and what lies behind a request that has not come would never be delivered."""
     if answer.relates_to not in (None, message_id, *_UNSPECIFIED):
         return None
-    said = () if answer.said is None else answer.said.acknowledgements
-    ranges = [range_ for ack in said if ack.identifier == about.value.terms.identifier for range_ in ack.ranges]
+    ranges = ranges_in(answer, about)
     if answer.code is None or any(lower <= number <= upper for lower, upper in ranges):
         return answer.reply
     is_about_it = answer.relates_to == message_id and not ranges
     return answer.reply if is_about_it and _NOT_TAKEN.isdisjoint(answer.code.split(".")) else None
+
+
+def ranges_in(answer: Posted, about: OutboundRecord) -> list[AckRange]:
+    """The ranges of the sequence that an answer acknowledges, as it has written them."""
+    said = () if answer.said is None else answer.said.acknowledgements
+    return [range_ for one in said if one.identifier == about.value.terms.identifier for range_ in one.ranges]
 
 
 def _to(about: OutboundRecord) -> str:

@@ -386,7 +386,7 @@ def _carry_on(tx: Transaction, outbound: OutboundRecord, without_offer: str | No
 
 
 def _leave_unreplied(tx: Transaction, outbound: OutboundRecord) -> None:
-    """What the destination has acknowledged, and not replied to, gets no other number: it may be done. While the
+    """A request that is acknowledged, and not replied to, gets no other number: it may be done. While the
     sequence is closed it is sent again for its reply (S-RET-011), as nothing else is (S-RET-012). Where that is over,
     it is a dead letter."""
     for lane, done in unreplied(tx, outbound):

@@ -188,7 +188,7 @@ def turned_away(sight: Sight) -> list[Fact]:
 
 
 def strangers_turned_away(sight: Sight) -> list[Fact]:
-    """Whoever fits no section of the configuration, and may be anybody."""
+    """The peers that fit no section of the configuration: any client may be one."""
     return _turned_away([one for one in sight.at.turned_away(sight.now) if not one.partner], sight)
 
 

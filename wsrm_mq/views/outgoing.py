@@ -1,5 +1,5 @@
-"""What leaves: the sequences that replies go out in, and what their sources have acknowledged of them; the requests of
-an RM Source; and what waits for the next nodes of a node.
+"""Outgoing messages: the sequences that replies go out in, and what their sources have acknowledged of them; the
+requests of an RM Source; and what waits for the next nodes of a node.
 """
 
 from __future__ import annotations

@@ -783,7 +783,7 @@ _RETRY: Final = on_messages.RETRY
 _HELD: Final[dict[str | None, str]] = {
     "scheduled": "Its producer wants it delivered later: it is held {waits}.",
     "backoff": "{failed}, and is tried again later: it is held {waits}.",
-    "retained": "Its topic retains it, and nobody consumes it here.",
+    "retained": "Its topic retains it, and no consumer takes it here.",
     "barrier": "It is a barrier, or was put behind one: it waits until all that was put before is settled.",
 }
 

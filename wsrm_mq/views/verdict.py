@@ -173,8 +173,8 @@ class Situation(NamedTuple):
 
     @property
     def is_lossy(self) -> bool:
-        """Something that was sent is not delivered and in nobody's hands: neither the source nor an operator has said
-        that it may be missing."""
+        """Something that was sent is not delivered, and neither the source nor an operator has said that it may
+        be missing."""
         lost = self.never_came.without(self.given_up)
         return (self.view.kind == "rm" and bool(lost)) or bool(self.undelivered.open) or self.view.discarding
 
