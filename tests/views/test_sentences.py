@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wsrm_mq.views import sentences, verdict
+from wsrm_mq.views import proposals, sentences, verdict
 
 
 def test_each_cause_has_one_rule_or_more_one_sentence_and_its_steps() -> None:
     assert set(sentences._SENTENCES) == set(verdict.Cause) == {rule.cause for rule in verdict._RULES}
-    assert set(sentences._CHOICES) == set(verdict.Cause)
+    assert set(proposals._CHOICES) == set(verdict.Cause)
 
 
 def test_the_words_of_the_rules_are_those_that_may_be_asked_for() -> None:

@@ -65,7 +65,7 @@ with on_use():
     from wsrm_mq.queue import browsing, declaring, routing, tracing
     from wsrm_mq.queue import dead_letters as redriving
     from wsrm_mq.store import clock, entries, port, transaction
-    from wsrm_mq.views import failures, reading, sentences
+    from wsrm_mq.views import failures, message_sentences, reading
 
 
 LISTED: Final = 50
@@ -292,8 +292,8 @@ def message_explain(place: Place, which: str) -> None:
              wsrm-mq message explain order-4711
     """
     with place.one_look() as db:
-        found = [reading.message(db, position) for position in sentences.positions_of(db, which)]
-        why = [sentences.explained(db, one, now_ms()) for one in found]
+        found = [reading.message(db, position) for position in message_sentences.positions_of(db, which)]
+        why = [message_sentences.explained(db, one, now_ms()) for one in found]
     told = [(one.view, because) for one, because in zip(found, why, strict=True)]
     if place.is_json:
         names = ("position", "queue", "message_id", "state", "reason")
@@ -411,7 +411,7 @@ def _found(db: port.Database, which: str) -> tuple[str | None, list[tracing.Stop
     several have."""
     origin = tracing.parsed(which)
     try:
-        found = [tracing.at(db, position) for position in sentences.positions_of(db, which)]
+        found = [tracing.at(db, position) for position in message_sentences.positions_of(db, which)]
     except NotFound as error:
         if origin is None:
             asks = "ask at the node where it was put, or name its origin: NODE/INCARNATION/POSITION."
