@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.source import every_version
-from wsrm_mq.decoding import Decoded, Versions, decoded
+from wsrm_mq.decoding.decode import Decoded, Versions, decoded
 from wsrm_mq.testing import EnvelopeFactory
 from wsrm_mq.versions import MAKE_CONNECTION, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion
 

@@ -19,7 +19,7 @@ from lxml import etree
 from tests.fuzz.failed import Failed
 from tests.fuzz.messages import DIALECTS, Case, description, good
 from tests.fuzz.mutations import mutated
-from wsrm_mq.decoding import decoded
+from wsrm_mq.decoding.decode import decoded
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.render import create_sequence_response
 from wsrm_mq.envelope.rewrite import (

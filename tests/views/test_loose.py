@@ -11,9 +11,9 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.store import published as views
 from wsrm_mq.views import reading
 from wsrm_mq.views.failures import failures
+from wsrm_mq.views.naming import refuse_unknown
 from wsrm_mq.views.overview import overview
 from wsrm_mq.views.query import parse
-from wsrm_mq.views.reading import refuse_unknown
 
 
 def test_they_count_as_what_a_queue_has_to_deliver_and_the_oldest_says_since_when(one: Instance) -> None:

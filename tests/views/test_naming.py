@@ -12,7 +12,7 @@ from tests.queue.build import Instance
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.testing import ManualClock
-from wsrm_mq.views.reading import find_sequence, shortened
+from wsrm_mq.views.naming import find_sequence, shortened
 
 
 @pytest.fixture

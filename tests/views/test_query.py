@@ -26,7 +26,7 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_reader
 from wsrm_mq.store.tables import REASONS
-from wsrm_mq.views import reading
+from wsrm_mq.views import naming, reading
 from wsrm_mq.views.query import KEYS, parse
 from wsrm_mq.views.verdict import WORDS
 
@@ -262,13 +262,13 @@ def test_a_name_that_nothing_has_is_pointed_at_and_no_empty_list_is_shown(db: Da
 def test_of_more_rows_than_are_looked_at_no_name_is_refused_and_the_empty_answer_says_what_was_looked_at(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LOOKED_AT", 7)
+    monkeypatch.setattr(naming, "LOOKED_AT", 7)
     asked = parse("op:plce", NOW)
     assert list(reading.messages(db, asked)) == []
-    assert reading.unseen(db, asked) == [
+    assert naming.unseen(db, asked) == [
         "op: no message has the action plce (did you mean place?), as far as the newest 7 rows say."
     ]
-    assert reading.unseen(db, parse("op:place", NOW)) == []
+    assert naming.unseen(db, parse("op:place", NOW)) == []
 
 
 def test_an_exception_and_a_fault_are_unknown_only_where_something_failed(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ with on_use():
     from wsrm_mq.queue import routing
     from wsrm_mq.server import tokens
     from wsrm_mq.store import driver, port, store
+    from wsrm_mq.views import naming, queues, reading, rows
     from wsrm_mq.views import query as queries
-    from wsrm_mq.views import queues, reading, rows
 
 
 MOST: Final = 50
@@ -86,7 +86,7 @@ def _sequences(db: port.Database, begun: str) -> Iterator[str]:
     """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
     part = begun.removeprefix(_SCHEME)
     shown = begun[: len(begun) - len(part)]
-    return (shown + name.removeprefix(_SCHEME) for name in reading.names(db, part, MOST))
+    return (shown + name.removeprefix(_SCHEME) for name in naming.names(db, part, MOST))
 
 
 def _positions(outcome: str | None, db: port.Database, _begun: str) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _positions(outcome: str | None, db: port.Database, _begun: str) -> Iterator[
 
 _STORED: Final[dict[str, Callable[[port.Database, str], Iterable[str]]]] = {
     "seq": _sequences,
-    "queue": lambda db, begun: reading.queues(db, begun, MOST),
+    "queue": lambda db, begun: naming.queues(db, begun, MOST),
     "connection": lambda db, begun: rows.names_from(db, begun),
     "a plan": lambda db, _begun: (one.id for one in rows.plans(db)),
     "a subscription": lambda db, _begun: (one.queue for one in queues.subscriptions(db) if one.pattern is not None),

@@ -12,7 +12,7 @@ from wsrm_mq.cli.place import json_option
 from wsrm_mq.later import on_use
 
 with on_use():
-    from wsrm_mq import decoding
+    from wsrm_mq.decoding import decode as decoding
 
 
 _LARGEST: Final = 64 * 1024 * 1024

@@ -35,7 +35,7 @@ with on_use():
     from wsrm_mq.store import driver, outside, port, transaction
     from wsrm_mq.store import store as stores
     from wsrm_mq.store.sqlite import connection, schema, witness
-    from wsrm_mq.views import query, reading, rows
+    from wsrm_mq.views import naming, query, rows
 
 
 _LARGEST: Final = 2**63 - 1
@@ -247,12 +247,12 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 def shorter_names(db: port.Database, identifiers: Iterable[str | None]) -> dict[str, str]:
     """The parts of the identifiers of sequences that commands accept in place of them, where people read; none in a
     pipe."""
-    return reading.shortened(db, identifiers) if is_terminal() else {}
+    return naming.shortened(db, identifiers) if is_terminal() else {}
 
 
 def tell_unseen(db: port.Database, asked: query.Query) -> None:
     """Say with an empty answer which names of the query only part of the store was looked at for."""
-    for told in reading.unseen(db, asked):
+    for told in naming.unseen(db, asked):
         say(told)
 
 

@@ -30,7 +30,7 @@ from wsrm_mq.views.words import counted, moment
 with on_use():
     from wsrm_mq.acts import others
     from wsrm_mq.store import port
-    from wsrm_mq.views import outgoing, partner_report, query, reading, rows, sentences, verdict
+    from wsrm_mq.views import naming, outgoing, partner_report, query, reading, rows, sentences, verdict
 
 
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
@@ -54,8 +54,8 @@ def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
     """
     text = " ".join(words)
     with place.one_look() as db:
-        asked = None if reading.is_sequence(db, text) else query.parse(text)
-        name = text if asked is None else reading.named_alone(db, asked)
+        asked = None if naming.is_sequence(db, text) else query.parse(text)
+        name = text if asked is None else naming.named_alone(db, asked)
         if name is not None:
             _explain_one(place, db, name, for_partner=for_partner)
         elif for_partner:
@@ -214,7 +214,7 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
     """
     asked = place.query(query, **terms)
     with place.one_look() as db:
-        behind = reading.find_sequence(db, seq) if seq is not None else None
+        behind = naming.find_sequence(db, seq) if seq is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
         shorter = shorter_names(db, (view.identifier for view, _found in rows))
         replies = outgoing.outgoing_of(db, [view.identifier for view, _found in rows])
@@ -250,7 +250,7 @@ def show(place: Place, part: str) -> None:
     Example: wsrm-mq sequence show 242f14a4
     """
     with place.one_look() as db:
-        view = reading.sequence(db, reading.find_sequence(db, part))
+        view = reading.sequence(db, naming.find_sequence(db, part))
         found = verdict.judge(db, view, now_ms())
         shorter = shorter_names(db, [view.identifier])
         events, replies = reading.ledger(db, view.identifier), outgoing.outgoing(db, view.identifier)

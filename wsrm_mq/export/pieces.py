@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Text, bindparam, func, null, select, tuple_
+from sqlalchemy import ColumnElement, Text, func, null, select, tuple_
 
 from wsrm_mq.envelope.rewrite import body_digest, without_security
 from wsrm_mq.envelope.stream import Limits, content_coding, expand
@@ -22,7 +22,7 @@ from wsrm_mq.store import routing
 from wsrm_mq.store.driver import HEAD, connect_looker, known_revision, store_errors
 from wsrm_mq.store.identity import identify
 from wsrm_mq.store.port import Database, Rows
-from wsrm_mq.store.sql import bound, compiled
+from wsrm_mq.store.sql import bound, compiled, p
 
 # The parts of a message that may leave its node: chosen headers, and its envelope without proofs of its sender.
 
@@ -135,8 +135,6 @@ _LARGEST: Final = 2**63 - 1
 Row = tuple[Any, ...]
 Key = tuple[int, ...]
 """The values of a table's key."""
-
-p = bindparam
 
 
 def view_of(table: Table) -> Any:

@@ -22,8 +22,9 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.store import store_path
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.views import reading
+from wsrm_mq.views.naming import is_sequence, named_alone
 from wsrm_mq.views.query import parse
-from wsrm_mq.views.reading import is_sequence, named_alone, originals
+from wsrm_mq.views.reading import originals
 from wsrm_mq.views.rows import live_instances
 
 REPORTED: Final = 100

@@ -24,8 +24,8 @@ from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import delivery_is
 from wsrm_mq.store.sql import bound, compiled
 from wsrm_mq.store.tables import channel, entry, hop, lane, message, outbound_sequence, queue, routed, sequence
+from wsrm_mq.views.naming import refuse_unknown
 from wsrm_mq.views.query import Query, conditions
-from wsrm_mq.views.reading import refuse_unknown
 from wsrm_mq.views.words import counted, moment, span
 
 UNACKNOWLEDGED_FOR: Final = 300_000

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Integer, and_, bindparam, case, exists, func, literal, not_, or_, select, union_all
+from sqlalchemy import Integer, and_, case, exists, func, literal, not_, or_, select, union_all
 
 from wsrm_mq.acts import Step
 from wsrm_mq.store import archiving
@@ -19,7 +19,7 @@ from wsrm_mq.store.applications import FETCHED, SENT, SOURCE, Serving, served
 from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle
-from wsrm_mq.store.sql import compiled
+from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.views.outgoing import (
     NextNode,
     OutgoingView,
@@ -186,7 +186,6 @@ class Overview(NamedTuple):
         return [one for one in self.refused_lately(now) if one.reason in STORE_WIDE]
 
 
-p = bindparam
 _sequence: Final = views.sequences.c
 
 _STATES: Final = compiled(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import func, or_, select
 
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import consuming
@@ -17,7 +17,7 @@ from wsrm_mq.store import published as views
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.queues import KEEPERS
-from wsrm_mq.store.sql import compiled
+from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.views.words import counted, span
 
 BACKLOG: Final = 1_000
@@ -141,7 +141,6 @@ class Lost(NamedTuple):
     last_at: int
 
 
-p = bindparam
 _queue: Final = views.queues.c
 _sequence: Final = views.sequences.c
 _subscription: Final = views.subscriptions.c

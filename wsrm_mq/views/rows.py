@@ -22,7 +22,7 @@ from wsrm_mq.store.applications import CONSUMES, FETCHED, OUTGOING, ROUTES, SENT
 from wsrm_mq.store.counting import ACK_NOT_SENT, Refusal, in_files
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sql import compiled
+from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.views.words import ELLIPSIS, the_one
 
 LIVE: Final = "live"
@@ -466,7 +466,6 @@ class ConnectionView(NamedTuple):
     last_seen: int
 
 
-p = bindparam
 _each: Final = views.connections.c
 _its: Final = views.connection_messages.c
 _ITS_POSITIONS: Final = select(_its.position).where(_its.connection == p("connection"))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
@@ -20,7 +20,7 @@ from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED, OUTGOING
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.repairs import RUN_IS_AT
-from wsrm_mq.store.sql import compiled
+from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.views.rows import Instance, SequenceView, Unserved, instance, live_instances, lives, unserved
 
@@ -216,7 +216,6 @@ class Situation(NamedTuple):
 _message: Final = views.messages.c
 _attempt: Final = views.attempts.c
 _event: Final = views.ledger_events.c
-p = bindparam
 _HEADS: Final = select(*(_message[name] for name in Head._fields)).where(
     _message.sequence == p("sequence"), _message.outcome.is_(None)
 )

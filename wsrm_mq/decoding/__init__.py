@@ -1,0 +1,1 @@
+"""Bytes from the wire, described in words."""
