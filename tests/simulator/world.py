@@ -428,7 +428,7 @@ _WITH_QUEUES: Final = {
     "settles": 20,
     "settles by a filter": 1.5,
     "peeks": 1.5,
-    "is a subscriber's": 5,
+    "is a subscriber's": 12,
     "looks at queues": 4,
     "time passes": 4,
     "crashes": 2.5,

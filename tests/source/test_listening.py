@@ -188,6 +188,8 @@ def test_what_has_left_is_asked_for_before_it_leaves_again_where_its_reply_comes
     source.pass_time(40)
     assert partner.within(lambda: source.states()[0][2] == "1")
     assert (len(partner.saying("AckRequested")), partner.places) == (1, [(ONE, 1)])
+    assert source.at_rest()
+    assert source.rows("SELECT 1 FROM counter WHERE name = 'repeated'") == []
     say(source, reply_to(partner, partner.received[1], offered_by(partner)))
     assert Reply.parse(source.reply(sent, 5).content).body.text == "done"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tests.conftest import Mount
@@ -338,6 +340,13 @@ def test_on_a_full_disk_a_request_is_refused_and_what_is_stored_is_sent(mount: M
         waiting = source.waiting
         disk.make_room()
         partner.says = lambda _received: None
-        source.try_now()
+
+        def is_tried() -> bool:  # whether there is room again is looked at once a second
+            with suppress(StoreFull):
+                source.try_now()
+                return True
+            return False
+
+        assert partner.within(is_tried)
         assert source.flush(20)
         assert len(partner.texts()) == waiting

@@ -103,12 +103,14 @@ class Posting:
             is_acknowledged = delivery.number in requests.value.acknowledged
             if is_acknowledged or delivery.attempt % 2 == 0:
                 answer = _ask(post, delivery, channel, requests)
+        has_left = answer is None
         if answer is None:
             body = _as_it_leaves(delivery, channel, about, delivery.body.open().read(), content_type)
             answer = posted(post, channel.endpoint.address, content_type, delivery.action, body)
             if isinstance(about, OutboundRecord):
                 answer = judge(delivery, about, answer)
         outcome = self._outcome(delivery, channel, about, answer)
+        outcome.is_again = outcome.is_again and has_left
         outcome.heard = self._hearing.heard(channel, answer, delivery)
         return outcome
 
