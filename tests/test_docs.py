@@ -28,7 +28,7 @@ from wsrm_mq.config import Settings, load
 from wsrm_mq.config.options import Kind, option_value
 from wsrm_mq.config.settings import OPTIONS, PARTNER_DEFAULTS, PARTNER_OPTIONS
 from wsrm_mq.config.writing import as_toml
-from wsrm_mq.store.tables import REASONS
+from wsrm_mq.store.words import REASONS
 from wsrm_mq.views.verdict import WORDS
 
 README = ROOT / "README.md"

@@ -18,7 +18,7 @@ from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.inbound import InboundSequence
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views import failures as grouping
 
 PLACE = "/srv/shop/orders.py:41 Orders.put"

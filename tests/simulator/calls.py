@@ -19,7 +19,7 @@ from tests.simulator.stored import Request, Standing, Stored
 from tests.simulator.wire import Place, Wire
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.queue.requests import NOT_ACKNOWLEDGED
-from wsrm_mq.store.tables import REPLAYED
+from wsrm_mq.store.words import REPLAYED
 
 _TEXT: Final = re.compile(rb"<n>(\d+)</n>")
 _NAME: Final = re.compile(rb"<MessageID[^>]*>([^<]*)<")

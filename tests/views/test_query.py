@@ -25,7 +25,7 @@ from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite import schema
 from wsrm_mq.store.sqlite.connection import connect_reader
-from wsrm_mq.store.tables import REASONS
+from wsrm_mq.store.words import REASONS
 from wsrm_mq.views import naming, reading
 from wsrm_mq.views.query import KEYS, parse
 from wsrm_mq.views.verdict import WORDS

@@ -36,7 +36,7 @@ from wsrm_mq.remembered import SMALL
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.faults import FaultCode
 from wsrm_mq.store.sql import storable
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL
 
 Environ = dict[str, Any]

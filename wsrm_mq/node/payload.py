@@ -10,7 +10,7 @@ from wsrm_mq.errors import ConfigurationError, TooLarge
 from wsrm_mq.queue.adding import MAX_HOPS, NOTHING_SAID, Header, Put
 from wsrm_mq.queue.policies import FOREVER, MAX_PRIORITY, ms
 from wsrm_mq.queue.reporting import Asks
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 
 LONGEST: Final = 1_000
 """Characters of a type, an id or the name of a group."""

@@ -25,8 +25,8 @@ from wsrm_mq.store import entries
 from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane, SequenceRecord
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 
 _STUCK: Final = (DeliveryState.HELD, DeliveryState.BLOCKED, DeliveryState.RETRYING)
 

@@ -12,8 +12,8 @@ from wsrm_mq.queue.policies import ms
 from wsrm_mq.store import consuming
 from wsrm_mq.store.bulk import PUT
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL
 
 _SOAP: Final = SOAP_OF_LABEL["1.2"]

@@ -21,8 +21,8 @@ from wsrm_mq.queue.put import with_promoted
 from wsrm_mq.queue.replaying import add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
 from wsrm_mq.store import consuming, entries, queues, repairs
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT, REPLAYED
 
 Act = Callable[..., None]
 """``act(tx, position, actor=, reason=)``. Raises ``NotFound``, or ``NotAllowed`` with what to do instead; then nothing

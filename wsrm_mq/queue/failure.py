@@ -14,8 +14,8 @@ from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.store import entries, queues
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.sql import storable
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 
 _PUT_ASIDE: Final = (ANSWERED_WITH_FAULT, NEVER_ANSWERED, REFUSED_THERE)
 """Kinds of failures after which a message is no longer tried."""

@@ -16,8 +16,8 @@ from wsrm_mq.queue.quota import lack_of_room
 from wsrm_mq.store import journals
 from wsrm_mq.store.bulk import PUT
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 
 
 class Recorded(NamedTuple):

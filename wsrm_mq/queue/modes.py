@@ -14,8 +14,8 @@ from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.policy import Mode, PolicyOf, QueuePolicy
 from wsrm_mq.store import queues
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 
 _FOR_EVER: Final = 1e10
 """Seconds."""

@@ -39,8 +39,8 @@ from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.channels import FORGET, FORGOTTEN
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import REPLAYED
 
 R = TypeVar("R", bound=Receipt)
 

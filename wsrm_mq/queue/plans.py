@@ -25,8 +25,8 @@ from wsrm_mq.store.applications import outgoing_queue
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import REPLAYED
 
 CANCELLED: Final = "replay_cancelled"
 SERVICE: Final = "app"

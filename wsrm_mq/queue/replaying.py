@@ -15,8 +15,8 @@ from wsrm_mq.sequence.states import State
 from wsrm_mq.store import repairs
 from wsrm_mq.store.bulk import PUT, REPLAYS
 from wsrm_mq.store.records import Lane
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, DEFAULT_PRIORITY, REPLAYED
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT, DEFAULT_PRIORITY, REPLAYED
 
 
 def replays_of(

@@ -56,8 +56,8 @@ from wsrm_mq.store.calls import Awaited
 from wsrm_mq.store.entries import HAS_REPLY, HELD_BYTES, SETTLE
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane
-from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction
+from wsrm_mq.store.words import REPLAYED
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER, AddressingVersion, RMVersion, SOAPVersion
 
 REFUSED: Final = "sequence_refused"

@@ -21,8 +21,8 @@ from wsrm_mq.store.entries import ADD_REPLY, OUTCOME_AND_REPLY
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.records import Lane, SequenceRecord, read
 from wsrm_mq.store.sql import storable
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 
 KNOWN = "known"
 """Reason of a replay that the application had done before, and has not done again."""

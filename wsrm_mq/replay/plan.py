@@ -35,8 +35,8 @@ from wsrm_mq.store.identity import identify
 from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.store import store_path
-from wsrm_mq.store.tables import REPLAYED
 from wsrm_mq.store.transaction import Transaction, as_json
+from wsrm_mq.store.words import REPLAYED
 from wsrm_mq.views import reading
 from wsrm_mq.views.query import Query, parse
 

@@ -33,7 +33,7 @@ from wsrm_mq.queue.reporting import Asks
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store import routing
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import DEFAULT_PRIORITY
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 from wsrm_mq.versions import ADDRESSING_OF_LABEL, SOAP_OF_LABEL
 
 NAMESPACE: Final = "urn:wsrm-mq:route:1"

@@ -24,7 +24,8 @@ from wsrm_mq.store.entries import IN_RANGE, IS_LIVE, ONE_DEATH_MORE
 from wsrm_mq.store.filtering import Filtered
 from wsrm_mq.store.running import HAS_UNSETTLED, entry_reason, entry_state, is_paused
 from wsrm_mq.store.sql import absent, changed, compiled, given, listed, of, p, upserted
-from wsrm_mq.store.tables import DEFAULT_PRIORITY, dedupe, entry, header, instance, lane, message, queue
+from wsrm_mq.store.tables import dedupe, entry, header, instance, lane, message, queue
+from wsrm_mq.store.words import DEFAULT_PRIORITY
 
 # putting
 

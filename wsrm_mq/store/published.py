@@ -38,8 +38,6 @@ from wsrm_mq.store.queues import lately
 from wsrm_mq.store.running import delivery_state, entry_reason, entry_state
 from wsrm_mq.store.sql import absent, of, standard, written
 from wsrm_mq.store.tables import (
-    ANSWERED_WITH_FAULT,
-    ATTEMPTS,
     archive,
     archived,
     binding,
@@ -66,6 +64,7 @@ from wsrm_mq.store.tables import (
     subscription,
     watermark,
 )
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT, ATTEMPTS
 from wsrm_mq.versions import UNSEQUENCED
 
 VERSION: Final = 1

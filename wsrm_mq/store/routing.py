@@ -9,11 +9,11 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
 from wsrm_mq.store.channels import entering
+from wsrm_mq.store.describing import Number
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.outbound import REQUESTS_GO_ON
 from wsrm_mq.store.sql import adding, compiled, given, listed, of, p, upserted
 from wsrm_mq.store.tables import (
-    Number,
     arrived,
     channel,
     entry,

@@ -9,7 +9,7 @@ from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.store.applications import INTAKE, OUTGOING
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views import outgoing
 from wsrm_mq.views.overview import Fact, Room, Sight
 from wsrm_mq.views.query import queue_word

@@ -18,7 +18,7 @@ from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.loose import LOOSE_PARTNERS
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled, p
-from wsrm_mq.store.tables import EVENTS, REASONS
+from wsrm_mq.store.words import EVENTS, REASONS
 from wsrm_mq.views.query import PART, Query, Term, meant
 from wsrm_mq.views.rows import (
     REFUSED,

@@ -12,7 +12,7 @@ from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.store.applications import OUTGOING
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views.verdict import Cause, Situation
 
 Words = Callable[[Situation], tuple[str, ...]]

@@ -20,7 +20,8 @@ from sqlalchemy import ColumnElement, Table, and_, func, or_, select
 from wsrm_mq.errors import QueryError
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, OUTCOMES, SEQUENCE_STATES, channel, entry, outbound_sequence
+from wsrm_mq.store.tables import channel, entry, outbound_sequence
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT, OUTCOMES, SEQUENCE_STATES
 from wsrm_mq.views.rows import LIVE
 from wsrm_mq.views.verdict import WORDS
 

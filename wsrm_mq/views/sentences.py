@@ -14,7 +14,7 @@ from wsrm_mq.errors import NotFound
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views.proposals import steps
 from wsrm_mq.views.query import Query, asked_for
 from wsrm_mq.views.reading import judged

@@ -21,7 +21,7 @@ from wsrm_mq.store.applications import FETCHED, OUTGOING
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.repairs import RUN_IS_AT
 from wsrm_mq.store.sql import compiled, p
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views.rows import Instance, SequenceView, Unserved, instance, live_instances, lives, unserved
 
 EXPIRING_WITHIN: Final = 600_000

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from wsrm_mq.queue.plans import CANCELLED
 from wsrm_mq.store.invariants import ACCOUNTED_FOR, HAS_MESSAGE, IN_RANGES, ONE_OUTCOME
-from wsrm_mq.store.tables import ANSWERED_WITH_FAULT, REPLAYED
+from wsrm_mq.store.words import ANSWERED_WITH_FAULT, REPLAYED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
