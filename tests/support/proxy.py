@@ -74,6 +74,8 @@ class Exchange(NamedTuple):
     """Of the request; names in lower case."""
     answer: HTTPAnswer | None
     """``None`` where the line lost it."""
+    fate: Fate
+    """What the line did with it."""
 
 
 class Proxy:
@@ -122,7 +124,7 @@ class Proxy:
         if repeats:
             self._copies.append(threading.Thread(target=self._pass_copy, args=(path, body, kept), daemon=True))
             self._copies[-1].start()
-        self.exchanges.append(Exchange(body, fields, answer))
+        self.exchanges.append(Exchange(body, fields, answer, fate))
         time.sleep(on_the_way_back)
         return answer
 
