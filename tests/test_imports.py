@@ -29,7 +29,7 @@ def table() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     rows = ROOMS_PAGE.read_text(encoding="utf-8").partition("| room |")[2].splitlines()[2:]
     for row in rows:
         _, names, inner, others, _ = row.split("|")
-        whole = {"everything above": set(rooms), "everything, on use": EVERYTHING}
+        whole = {"everything above": set(rooms), "everything, where it is used": EVERYTHING}
         allowed = whole.get(inner.strip(), quoted(inner))
         rooms |= dict.fromkeys(quoted(names), allowed)
         for package in quoted(others):

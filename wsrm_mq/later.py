@@ -1,16 +1,11 @@
-"""Names of a package and modules that commands name are loaded when they are first used. What is imported stays
-small, and help loads nothing."""
+"""Names of a package whose modules are imported when a name of theirs is first asked for."""
 
 from __future__ import annotations
 
-import builtins
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from threading import Lock, get_ident
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any
 
 
 def later(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -26,37 +21,3 @@ def later(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return found
-
-
-_ONE_AT_A_TIME: Final = Lock()
-_AT_ONCE: Final = builtins.__import__
-
-
-class _Later:
-    """A module, or a class that only annotations name: it is imported when an attribute of it is asked for."""
-
-    def __init__(self, package: str, name: str) -> None:
-        self._where = package, name
-
-    def __getattr__(self, attribute: str) -> Any:
-        package, name = self._where
-        return getattr(getattr(__import__(package, fromlist=[name]), name), attribute)
-
-
-@contextmanager
-def on_use() -> Iterator[None]:
-    """Within it ``from PACKAGE import module`` imports nothing yet, as ``lazy from`` of PEP 810 does. Other threads
-    import as ever."""
-    reader = get_ident()
-
-    def unread(name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] = (), level: int = 0) -> Any:
-        if get_ident() != reader:
-            return _AT_ONCE(name, globals, locals, fromlist, level)
-        return SimpleNamespace(**{one: _Later(name, one) for one in fromlist})
-
-    with _ONE_AT_A_TIME:
-        builtins.__import__ = unread  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            builtins.__import__ = _AT_ONCE

@@ -31,6 +31,13 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert modules_of(*arguments).isdisjoint(HEAVY)
 
 
+def test_the_module_of_no_command_imports_anything_heavy() -> None:
+    modules = ", ".join({module for module, _text in COMMANDS.values()})
+    code = f"import sys, {modules}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-E", "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()).isdisjoint(HEAVY)
+
+
 def test_every_command_is_there_and_helps(wsrm: Wsrm) -> None:
     listed = wsrm("--help").stdout
     for name, (_module, text) in COMMANDS.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class Act(Command):
     """An act of an operator. What it does not fit is refused by its verb, so a rehearsal tells that beforehand."""
 
     takes_reason: bool = True
-    load: Callable[[], Verb]
-    """Answers the verb, whose module is imported for it: commands tell of acts without one."""
+    verb: str
+    """Where its verb is, as ``MODULE:NAME``."""
     does: Callable[[Any, Arguments], str]
     """The result for one thing and the arguments → what the act does, in words that go on from "This will …". In them
     stand ``{these}`` for the things, ``{when}`` for the moment at which the service is at it, and ``{later}`` for a
@@ -114,6 +115,11 @@ class Act(Command):
     remainder: Callable[[Transaction], int] | None = None
     """A verb that does some of what the act leaves, and answers how much that was. A process of the service calls it
     until nothing is left; where none lives, the caller of the act does."""
+
+    def load(self) -> Verb:
+        """The verb, whose module is imported for it: a command tells of an act without one."""
+        loaded: Verb = resolve_name(self.verb)
+        return loaded
 
     def step(self, effect: str, *which: str, **arguments: Any) -> Step:
         """Propose it. Raises ``TypeError`` for an argument that it does not have."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind, Verb
+from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind
 from wsrm_mq.errors import NotFound
-from wsrm_mq.later import on_use
 
-with on_use():
-    from wsrm_mq.queue import dead_letters, withdrawing
+if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction
 
 MESSAGE: Final = "message"
@@ -35,7 +33,7 @@ def _told(words: str) -> Any:
 RETRY: Final = Act(
     MESSAGE,
     "retry",
-    load=lambda: dead_letters.retry,
+    verb="wsrm_mq.queue.dead_letters:retry",
     does=_told("try {these} {when}"),
     fits=(_LIVE,),
     has_failed=True,
@@ -48,7 +46,7 @@ RETRY: Final = Act(
 DISCARD: Final = Act(
     MESSAGE,
     "discard",
-    load=lambda: dead_letters.discard,
+    verb="wsrm_mq.queue.dead_letters:discard",
     does=_told("give {these} up; `wsrm-mq message restore` undoes that while they are kept"),
     fits=(_DEAD, _LIVE),
     help="""Give up messages that are not delivered.
@@ -61,7 +59,7 @@ DISCARD: Final = Act(
 RESTORE: Final = Act(
     MESSAGE,
     "restore",
-    load=lambda: dead_letters.restore,
+    verb="wsrm_mq.queue.dead_letters:restore",
     does=_told("bring {these} back as what they were"),
     fits=({"outcome": "discarded", "reason": "by_operator"},),
     help="""Bring back what an operator has discarded.
@@ -74,7 +72,7 @@ RESTORE: Final = Act(
 CONFIRM: Final = Act(
     MESSAGE,
     "confirm",
-    load=lambda: dead_letters.confirm,
+    verb="wsrm_mq.queue.dead_letters:confirm",
     does=_told("confirm {these}: they stay, and alarm no more"),
     fits=(_ALARMS, {"reason": "answered_with_fault", "confirmed": "no"}),
     help="""Say that messages are known: they alarm no more.
@@ -84,14 +82,17 @@ CONFIRM: Final = Act(
 )
 
 
-def _redrive(tx: Transaction, position: int, *, counts: bool = True, **how: Any) -> None:
+def redrive(tx: Transaction, position: int, *, counts: bool = True, **how: Any) -> None:
+    """``queue.dead_letters.redrive``; ``counts``: of failures and cancels, anew."""
+    from wsrm_mq.queue import dead_letters
+
     dead_letters.redrive(tx, position, reset=counts, **how)
 
 
 REDRIVE: Final = Act(
     LETTER,
     "redrive",
-    load=lambda: _redrive,
+    verb="wsrm_mq.acts.messages:redrive",
     does=_told("deliver {these} again {when}"),
     fits=(_DEAD,),
     arguments=(
@@ -112,20 +113,27 @@ REDRIVE: Final = Act(
 )
 
 
-def _on_letters(act: Act) -> Verb:
-    """The verb of an act on messages, for dead letters alone."""
-    verb = act.load()
+def _check_dead(tx: Transaction, position: int) -> None:
+    from wsrm_mq.queue import withdrawing
 
-    def on_a_letter(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
-        if withdrawing.stored(tx, position).outcome != "dead":
-            more = f"`wsrm-mq message show {position}` says more."
-            raise NotFound(f"There is no dead letter at position {position}: {more}")
-        verb(tx, position, actor=actor, reason=reason)
-
-    return on_a_letter
+    if withdrawing.stored(tx, position).outcome != "dead":
+        more = f"`wsrm-mq message show {position}` says more."
+        raise NotFound(f"There is no dead letter at position {position}: {more}")
 
 
-DISCARD_LETTER: Final = replace(DISCARD, subject=LETTER, load=lambda: _on_letters(DISCARD), fits=(_DEAD,))
-CONFIRM_LETTER: Final = replace(CONFIRM, subject=LETTER, load=lambda: _on_letters(CONFIRM), fits=(_ALARMS,))
+def discard_letter(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Discard a dead letter. Raises ``NotFound`` where none is at the position."""
+    _check_dead(tx, position)
+    DISCARD.load()(tx, position, actor=actor, reason=reason)
+
+
+def confirm_letter(tx: Transaction, position: int, *, actor: str, reason: str) -> None:
+    """Confirm a dead letter. Raises ``NotFound`` where none is at the position."""
+    _check_dead(tx, position)
+    CONFIRM.load()(tx, position, actor=actor, reason=reason)
+
+
+DISCARD_LETTER: Final = replace(DISCARD, subject=LETTER, verb="wsrm_mq.acts.messages:discard_letter", fits=(_DEAD,))
+CONFIRM_LETTER: Final = replace(CONFIRM, subject=LETTER, verb="wsrm_mq.acts.messages:confirm_letter", fits=(_ALARMS,))
 
 ACTS: Final = (RETRY, DISCARD, RESTORE, CONFIRM, REDRIVE, DISCARD_LETTER, CONFIRM_LETTER)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind
-from wsrm_mq.later import on_use
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.inbound import Late
 
-with on_use():
-    from wsrm_mq.delivery import outgoing_messages
-    from wsrm_mq.queue import ending, operate
+if TYPE_CHECKING:
+    from wsrm_mq.queue import operate
     from wsrm_mq.store.transaction import Transaction
 
 SUBJECT: Final = "sequence"
@@ -22,6 +20,8 @@ BURIED: Final = 100
 
 def bury(tx: Transaction) -> int:
     """Move some of the messages that were given up to the dead letters. Answers how many it were."""
+    from wsrm_mq.queue import ending
+
     return ending.bury_tails(tx, BURIED)
 
 
@@ -36,7 +36,7 @@ def _held(runs: int | None, _arguments: Arguments) -> str:
 HOLD: Final = Act(
     SUBJECT,
     "hold",
-    load=lambda: operate.hold,
+    verb="wsrm_mq.queue.operate:hold",
     does=_held,
     to_many="hold",
     answer=lambda runs, _arguments: {"running": runs},
@@ -57,7 +57,7 @@ def _resumed(number: int | None, _arguments: Arguments) -> str:
 RESUME: Final = Act(
     SUBJECT,
     "resume",
-    load=lambda: operate.resume,
+    verb="wsrm_mq.queue.operate:resume",
     does=_resumed,
     to_many="resume",
     answer=lambda number, _arguments: {"number": number},
@@ -70,7 +70,7 @@ RESUME: Final = Act(
 SKIP: Final = Act(
     SUBJECT,
     "skip",
-    load=lambda: operate.skip,
+    verb="wsrm_mq.queue.operate:skip",
     does=lambda _position, of: f"move number {of['number']} of {{these}} to the dead letters{{later}}",
     answer=lambda position, of: {"number": of["number"], "position": position},
     help="""Give up the message that stops a sequence. NUMBER goes to the dead letters, the sequence goes on, if the
@@ -83,9 +83,11 @@ SKIP: Final = Act(
 # force
 
 
-def _force(tx: Transaction, identifier: str, *, late: Late | str = Late.ACCEPT, **how: Any) -> operate.Forced:
-    forced = operate.force(tx, identifier, late=Late(late), **how)
-    return forced
+def force(tx: Transaction, identifier: str, *, late: Late | str = Late.ACCEPT, **how: Any) -> operate.Forced:
+    """``queue.operate.force``; ``late`` may be its word."""
+    from wsrm_mq.queue import operate
+
+    return operate.force(tx, identifier, late=Late(late), **how)
 
 
 def _forced(forced: operate.Forced, of: Arguments) -> str:
@@ -106,7 +108,7 @@ def _one_way_past(of: Arguments) -> str:
 FORCE: Final = Act(
     SUBJECT,
     "force",
-    load=lambda: _force,
+    verb="wsrm_mq.acts.sequences:force",
     does=_forced,
     to_many="force, with --late {late},",
     answer=lambda forced, of: {**forced._asdict(), "late": of["late"]},
@@ -140,26 +142,34 @@ def _ended(verb: str, left: operate.Ended) -> str:
     return f"{verb} {{these}}{lacks}: it takes no new message; {' and '.join(fates) or 'nothing is undelivered'}"
 
 
-def _close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> operate.Ended:
+def close(tx: Transaction, identifier: str, *, actor: str, reason: str) -> operate.Ended:
+    """``queue.operate.close``; the source is told where it has an address for acknowledgements."""
+    from wsrm_mq.queue import operate
+
     left = operate.close(tx, identifier, actor=actor, reason=reason)
     _tell(tx, CloseSequence(identifier))
     return left
 
 
-def _terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reason: str) -> operate.Ended:
+def terminate(tx: Transaction, identifier: str, *, drain: bool, actor: str, reason: str) -> operate.Ended:
+    """``queue.operate.terminate``; the source is told where it has an address for acknowledgements."""
+    from wsrm_mq.queue import operate
+
     left = operate.terminate(tx, identifier, drain=drain, actor=actor, reason=reason)
     _tell(tx, TerminateSequence(identifier))
     return left
 
 
 def _tell(tx: Transaction, element: CloseSequence | TerminateSequence) -> None:
+    from wsrm_mq.delivery import outgoing_messages
+
     outgoing_messages.tell_end(tx, element)
 
 
 CLOSE: Final = Act(
     SUBJECT,
     "close",
-    load=lambda: _close,
+    verb="wsrm_mq.acts.sequences:close",
     does=lambda left, _arguments: _ended("close", left),
     to_many="close",
     answer=lambda left, _arguments: left._asdict(),
@@ -174,7 +184,7 @@ CLOSE: Final = Act(
 TERMINATE: Final = Act(
     SUBJECT,
     "terminate",
-    load=lambda: _terminate,
+    verb="wsrm_mq.acts.sequences:terminate",
     does=lambda left, _arguments: _ended("end", left),
     to_many="terminate (--{drain})",
     answer=lambda left, _arguments: left._asdict(),
@@ -199,7 +209,7 @@ TERMINATE: Final = Act(
 NOTE: Final = Act(
     SUBJECT,
     "note",
-    load=lambda: operate.note,
+    verb="wsrm_mq.queue.operate:note",
     does=lambda _result, _arguments: "note it for {these}",
     to_many="note it for",
     batch=BATCH,

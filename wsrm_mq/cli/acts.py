@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from inspect import cleandoc
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
@@ -20,14 +20,11 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.output import Exit, Stopped, as_json, fields, say
 from wsrm_mq.cli.place import POSITION, Asking, Place, in_store, over_network, query_argument, shorter_names, together
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.replay import acts
-    from wsrm_mq.store import outside, port, transaction
-    from wsrm_mq.views import rows
-
+    from wsrm_mq.store import port, transaction
 
 R = TypeVar("R")
 
@@ -106,6 +103,8 @@ def carry_out(
     """Have an act done, or only rehearsed, and answer its result. ``do(True)`` rehearses it; ``tell`` says what the
     result of that means. Where the operator is asked, a rehearsal comes before the question, if the act
     ``is_rehearsed`` then. ``unconfirmed``: the act works also on a store that no service can start on."""
+    from wsrm_mq.store import outside
+
     if care.dry_run:
         result = do(True)
         tell(result)
@@ -190,6 +189,8 @@ def _on_sequences(act: Act) -> click.Command:
     def command(place: Place, care: Care, words: tuple[str, ...], **given: Any) -> None:
 
         def choose(db: port.Database) -> tuple[list[str], str]:
+            from wsrm_mq.replay import acts
+
             chosen = acts.which_sequences(db, " ".join(words))
             shorter = shorter_names(db, chosen[:NAMED])
             return chosen, ", ".join(shorter.get(name, name) for name in chosen[:NAMED])
@@ -228,6 +229,8 @@ def _on_messages(act: Act) -> click.Command:
 
 
 def _positions(place: Place, act: Act, query: str, everything: bool) -> list[int]:
+    from wsrm_mq.replay import acts
+
     words = query.split()
     if everything == bool(words):
         raise NotAllowed("say which messages: positions, a query such as queue:/orders, or --all; one of these.")
@@ -291,6 +294,8 @@ def _run(
     act: Act, place: Place, care: Care, choose: Callable[[port.Database], tuple[list[Any], str]], given: dict[str, Any]
 ) -> None:
     """Do an act as a command. ``choose`` answers the things that it is done to, and what they are called."""
+    from wsrm_mq.views import rows
+
     how, why = _values(act, given), care.why()
     with place.looking() as db:
         things, called = choose(db)
@@ -336,6 +341,8 @@ _AT_START: Final = ("when the service starts", "; it goes on when the service st
 
 def _performed(act: Act, place: Place, things: list[Any], **how: Any) -> Iterator[acts.Done]:
     """Do it, with a bar where there are many and a terminal to draw it on."""
+    from wsrm_mq.replay import acts
+
     is_shown = sys.stderr.isatty() and len(things) > SOME
     count = 0
     with click.progressbar(length=len(things), label=act.name, file=sys.stderr, hidden=not is_shown) as bar:
@@ -371,6 +378,8 @@ def _tell_of_sequences(
 
 
 def _tell_of_messages(act: Act, place: Place, count: int, refused: list[acts.Done], dry_run: bool) -> None:
+    from wsrm_mq.replay import acts
+
     told = refused[: acts.REPORTED]
     document = {"act": act.name, "messages": count, "done": count - len(refused), "refusals": len(refused)}
     if place.is_json:

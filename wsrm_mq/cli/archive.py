@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,16 +23,10 @@ from wsrm_mq.cli.place import (
     together,
 )
 from wsrm_mq.errors import StoreError
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
-    from wsrm_mq.archive import batches, files
-    from wsrm_mq.export import exporting, formats, manifest, pieces
-    from wsrm_mq.queue import archiving
-    from wsrm_mq.store import outside
-    from wsrm_mq.views import rows
-
+if TYPE_CHECKING:
+    from wsrm_mq.export import manifest
 
 SHOWN: Final = 20
 """The most differences that are shown."""
@@ -53,6 +47,8 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq archive list
     """
+    from wsrm_mq.views import rows
+
     with place.looking() as db:
         found = rows.archives(db)
     columns = (key("archive"), Column("manifest", of="number"), when("read", "read_at"))
@@ -69,6 +65,8 @@ def show(is_json: bool, directory: Path) -> None:
     \b
     Example: wsrm-mq archive show /archive/4f1c
     """
+    from wsrm_mq.archive import files
+
     known = files.load(directory)
     rows = {name: sum(one.rows for one in known.segments if one.table == name) for name in files.HELD}
     if is_json:
@@ -102,6 +100,9 @@ def verify(context: click.Context, place: Place, directory: Path, whole: bool, n
     \b
     Example: wsrm-mq archive verify /archive/4f1c --store /var/lib/orders/wsrm.db
     """
+    from wsrm_mq.archive import batches, files
+    from wsrm_mq.export import pieces
+
     _check_parquet()
 
     files.load(directory)
@@ -128,6 +129,10 @@ def verify(context: click.Context, place: Place, directory: Path, whole: bool, n
 
 def tell_store(store: Path, directory: Path, actor: str) -> bool:
     """Confirm the archive in the store; says what to do where that cannot be written."""
+    from wsrm_mq.archive import batches
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.store import outside
+
     held = batches.held_by(directory)
     try:
         outside.run_once(store, lambda tx: archiving.confirm(tx, held, actor=actor))
@@ -153,6 +158,8 @@ def forget(is_json: bool, directory: Path, message_id: str | None, partner: str 
     \b
     Example: wsrm-mq archive forget /archive/4f1c --partner acme --reason law
     """
+    from wsrm_mq.archive import batches, files
+
     _check_parquet()
 
     if (message_id is None) == (partner is None):
@@ -190,6 +197,9 @@ def confirm(place: Place, manifest: Path, care: Care) -> None:
     \b
     Example: wsrm-mq archive confirm /archive/4f1c/manifest.json
     """
+    from wsrm_mq.archive import batches
+    from wsrm_mq.queue import archiving
+
     held = batches.held_by(manifest)
     done(place, care, lambda tx: archiving.confirm(tx, held, actor=care.actor))
     if place.is_json:
@@ -209,6 +219,10 @@ def withdraw(place: Place, named: str, care: Care) -> None:
     \b
     Example: wsrm-mq archive withdraw 4f1c --reason "its disk is dead"
     """
+    from wsrm_mq.export import manifest
+    from wsrm_mq.queue import archiving
+    from wsrm_mq.views import rows
+
     named = manifest.on_this_machine(named)
     why = care.why()
     with place.looking() as db:
@@ -220,6 +234,8 @@ def withdraw(place: Place, named: str, care: Care) -> None:
 
 
 def _check_parquet() -> None:
+    from wsrm_mq.export import formats
+
     formats.format_named("parquet")  # says which extra has it
 
 
@@ -286,6 +302,8 @@ def export_messages(place: Place, bodies: bool, encoding: str, **options: Any) -
 
 
 def _export(place: Place, directory: Path, for_spreadsheet: bool, **asked: Any) -> None:
+    from wsrm_mq.export import exporting
+
     if for_spreadsheet:
         if asked["encoding"] != "csv":
             raise click.UsageError("--for-spreadsheet is about --format csv.")

@@ -10,23 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from wsrm_mq.later import on_use
-
-with on_use():
-    from wsrm_mq import cli
-    from wsrm_mq.cli import place
+if TYPE_CHECKING:
     from wsrm_mq.config import Settings
-    from wsrm_mq.queue import routing
-    from wsrm_mq.server import tokens
-    from wsrm_mq.store import driver, port, store
-    from wsrm_mq.views import naming, queues, reading, rows
-    from wsrm_mq.views import query as queries
-
+    from wsrm_mq.store import port
 
 MOST: Final = 50
 """The most names that are offered."""
@@ -46,6 +37,8 @@ def values(key: str) -> Any:
 def query(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """A word of a query: its key, then its value; or a sequence. bash, which takes a colon for a word, is offered the
     value alone."""
+    from wsrm_mq.views import query as queries
+
     given = context.params.get(parameter.name or "") or ()
     words: list[str] = given.split() if isinstance(given, str) else list(given)
     if begun == ":" and words:
@@ -68,44 +61,59 @@ def _offered(context: click.Context, key: str, begun: str) -> list[CompletionIte
 
 
 def _names(context: click.Context, key: str, begun: str) -> Iterable[str]:
+    from wsrm_mq.store import driver, store
+    from wsrm_mq.views import query as queries
+
     if key in queries.KEYS and queries.KEYS[key].words:
         yield from queries.KEYS[key].words
     elif key in ("partner", "a node"):
         settings = _settings(context)
         yield from settings.partners if key == "partner" else settings.nodes
-    elif key in _STORED:
+    elif read := _readers().get(key):
         with closing(driver.connect_looker(store.store_path(_settings(context).store), may_copy=False)) as db:
-            yield from _STORED[key](db, begun)
+            yield from read(db, begun)
 
 
 def _settings(context: click.Context) -> Settings:
+    from wsrm_mq.cli import place
+
     return place.configured(context.params.get("config"), context.params.get("store"))
 
 
 def _sequences(db: port.Database, begun: str) -> Iterator[str]:
     """Identifiers of sequences, the newest first; without their scheme, as bash takes a colon for the end of a word."""
+    from wsrm_mq.views import naming
+
     part = begun.removeprefix(_SCHEME)
     shown = begun[: len(begun) - len(part)]
     return (shown + name.removeprefix(_SCHEME) for name in naming.names(db, part, MOST))
 
 
 def _positions(outcome: str | None, db: port.Database, _begun: str) -> Iterator[str]:
+    from wsrm_mq.views import query as queries
+    from wsrm_mq.views import reading
+
     found = islice(reading.messages(db, queries.parse("", outcome=outcome)), LOOKED_AT)
     return (str(one.position) for one in found)
 
 
-_STORED: Final[dict[str, Callable[[port.Database, str], Iterable[str]]]] = {
-    "seq": _sequences,
-    "queue": lambda db, begun: naming.queues(db, begun, MOST),
-    "connection": lambda db, begun: rows.names_from(db, begun),
-    "a plan": lambda db, _begun: (one.id for one in rows.plans(db)),
-    "a subscription": lambda db, _begun: (one.queue for one in queues.subscriptions(db) if one.pattern is not None),
-    "a token": lambda db, _begun: (one.name for one in tokens.listed(db)),
-    "a route": lambda db, _begun: dict.fromkeys(one.pattern for one in routing.routes(db)),
-    "a position": partial(_positions, None),
-    "a dead letter": partial(_positions, "dead"),
-}
-"""The names that a store has, by their kind: those that begin so, and maybe others."""
+def _readers() -> dict[str, Callable[[port.Database, str], Iterable[str]]]:
+    """By the kind of names: reads those that a store has and that begin so, and maybe others."""
+    from wsrm_mq.queue import routing
+    from wsrm_mq.server import tokens
+    from wsrm_mq.views import naming, queues, rows
+
+    return {
+        "seq": _sequences,
+        "queue": lambda db, begun: naming.queues(db, begun, MOST),
+        "connection": lambda db, begun: rows.names_from(db, begun),
+        "a plan": lambda db, _begun: (one.id for one in rows.plans(db)),
+        "a subscription": lambda db, _begun: (one.queue for one in queues.subscriptions(db) if one.pattern is not None),
+        "a token": lambda db, _begun: (one.name for one in tokens.listed(db)),
+        "a route": lambda db, _begun: dict.fromkeys(one.pattern for one in routing.routes(db)),
+        "a position": partial(_positions, None),
+        "a dead letter": partial(_positions, "dead"),
+    }
 
 
 # the script
@@ -120,6 +128,8 @@ def completion(shell: str) -> None:
     Example: eval "$(wsrm-mq completion bash)"
     """
     from click.shell_completion import get_completion_class
+
+    from wsrm_mq import cli
 
     script = get_completion_class(shell)
     assert script is not None

@@ -7,19 +7,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
+from wsrm_mq import kept_headers
 from wsrm_mq.cli.output import Column, Exit, Stopped, as_json, fields, into_file, listing, say, table, write
 from wsrm_mq.cli.place import config_option, configured, json_option
 from wsrm_mq.errors import ConfigurationError, NotFound, ProbeFailed
-from wsrm_mq.later import on_use
 
-with on_use():
-    from wsrm_mq import kept_headers, probe
-    from wsrm_mq.config import loading, options, settings, writing
+if TYPE_CHECKING:
+    from wsrm_mq import probe
+    from wsrm_mq.config import settings
 
 
 @click.group()
@@ -37,6 +37,8 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
     \b
     Example: wsrm-mq config show --toml
     """
+    from wsrm_mq.config import loading, options, settings, writing
+
     path = config or loading.find_file(os.environ)
     loaded = loading.read(path, os.environ)
     values = writing.as_values(loaded.settings)
@@ -67,6 +69,8 @@ def check(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq config check --config /etc/wsrm-mq.toml
     """
+    from wsrm_mq.config import loading
+
     path = config or loading.find_file(os.environ)
     file = None if path is None else str(path)
     loaded, mistakes = loading.examine(path, os.environ)
@@ -85,6 +89,8 @@ def check(config: Path | None, is_json: bool) -> None:
 
 def _unreadable(settings: settings.Settings) -> Iterator[str]:
     """The faults of the WSDLs that ``one_way`` names, in the settings for all and in each partner's."""
+    from wsrm_mq.config import loading
+
     named = {"": settings.one_way, **{f"partner.{name}.": one.one_way for name, one in settings.partners.items()}}
     for place, names in named.items():
         for name in () if names in (None, "auto") else names:
@@ -104,6 +110,8 @@ def init(path: Path, is_json: bool) -> None:
     \b
     Example: wsrm-mq config init wsrm-mq.toml
     """
+    from wsrm_mq.config import settings, writing
+
     text = writing.as_toml(settings.Settings())
     if str(path) == "-":
         if is_json:
@@ -135,6 +143,8 @@ def list_partners(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq partner list
     """
+    from wsrm_mq.config import writing
+
     own = writing.as_values(configured(config))["partners"]
     rows = [
         {
@@ -162,6 +172,8 @@ def show_partner(config: Path | None, is_json: bool, name: str) -> None:
     \b
     Example: wsrm-mq partner show acme
     """
+    from wsrm_mq.config import options, settings, writing
+
     configured_here = configured(config)
     section = configured_here.partners.get(name)
     if section is None:
@@ -204,6 +216,8 @@ def check_partner(is_json: bool, url: str, timeout: float, first: bool) -> None:
     \b
     Example: wsrm-mq partner check http://192.0.2.7:8080/orders
     """
+    from wsrm_mq import probe
+
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(url):
         raise click.UsageError(f"{url!r} is no address of an endpoint; write http://HOST:PORT/PATH or https://….")

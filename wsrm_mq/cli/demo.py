@@ -15,10 +15,6 @@ import click
 from wsrm_mq.cli.output import SCHEMA_VERSION, Exit, Stopped
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.hints import store_flag
-from wsrm_mq.later import on_use
-
-with on_use():
-    from wsrm_mq.demo import run
 
 
 @click.command("demo")
@@ -41,6 +37,8 @@ def demo(messages: int, seed: int, is_json: bool, keep: Path | None) -> None:
     \b
     Example: wsrm-mq demo
     """
+    from wsrm_mq.demo import run
+
     missing = [name for name in ("spyne", "uvicorn") if find_spec(name) is None]
     if missing:
         raise Stopped(f"the demo needs {' and '.join(missing)}: pip install 'wsrm-mq[demo]'.", Exit.USAGE)

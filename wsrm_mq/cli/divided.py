@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,15 +17,10 @@ from wsrm_mq.cli.replay import show_header
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.events.inert import inert
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.replay import divided
-    from wsrm_mq.replay import plan as planned
-    from wsrm_mq.replay import run as running
-    from wsrm_mq.spark import replay as in_parts
-
 
 _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 _RUN: Final = "wsrm-mq pipeline replay run"
@@ -84,6 +79,10 @@ def plan(
         --where "queue = '/orders' AND received_at >= '2026-03-01'" \\
         --to https://rebuilt.example/orders --out march --reason "rebuilt"
     """
+    from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.spark import replay as in_parts
+
     why = care.why()
     check_sources(paths, {"copies": True})
 
@@ -131,6 +130,10 @@ def run(
     \b
     Example: wsrm-mq pipeline replay run march --rate 500
     """
+    from wsrm_mq.replay import divided
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.spark import replay as in_parts
+
     found = divided.DividedPlan(directory)
     manifest, before = found.manifest, found.standing()
     if before.is_done:
@@ -170,6 +173,8 @@ def status(directory: Path, is_json: bool) -> None:
     \b
     Example: wsrm-mq pipeline replay status march
     """
+    from wsrm_mq.replay import divided
+
     _tell(directory, divided.DividedPlan(directory).standing(), is_json)
 
 

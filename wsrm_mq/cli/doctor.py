@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -23,16 +23,11 @@ from wsrm_mq.acts import others
 from wsrm_mq.cli.output import Exit, as_json, prose, write
 from wsrm_mq.cli.place import Place, in_store, line_of
 from wsrm_mq.cli.status import see
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, moment, size, span
 
-with on_use():
-    from wsrm_mq.destination import connections as senders_of
-    from wsrm_mq.server import tokens as stored_tokens
+if TYPE_CHECKING:
     from wsrm_mq.store import port
-    from wsrm_mq.store.sqlite import vitals
-    from wsrm_mq.views import attention, findings, overview, rows
-
+    from wsrm_mq.views import overview, rows
 
 # Where a process of this machine listens, as Linux tells those who may know: its user, and root.
 
@@ -111,6 +106,8 @@ class Report(NamedTuple):
 
 
 def processes(patient: Patient) -> Report:
+    from wsrm_mq.views import findings
+
     at = patient.sight.at
     pids = ", ".join(f"{one.pid} on {one.host}" for one in at.instances)
     troubles = [
@@ -136,6 +133,8 @@ def processes(patient: Patient) -> Report:
 
 def queues(patient: Patient) -> Report:
     """Does what programs put into queues get consumed?"""
+    from wsrm_mq.views import attention
+
     severity = attention.severities(patient.sight)
     troubles = [
         Trouble(fact.sentence, line_of(fact.steps[0]), fact.steps[0].effect)
@@ -150,6 +149,8 @@ def queues(patient: Patient) -> Report:
 
 def tokens(patient: Patient) -> Report:
     """Can the programs that use the queues from other machines go on doing so?"""
+    from wsrm_mq.server import tokens as stored_tokens
+
     now, found = patient.sight.now, stored_tokens.listed(patient.db)
     ends = [one for one in found if one.expires_at is not None and one.expires_at - now < SOON_MS]
     troubles = [
@@ -214,6 +215,8 @@ def _health(url: str) -> Report:
 
 def proxy(patient: Patient) -> Report:
     """Are the senders of the newest messages who they seem to be?"""
+    from wsrm_mq.destination import connections as senders_of
+
     if not patient.requests:
         return Report("no message is stored to see it by", is_known=False)
     proxies = senders_of.Proxies(patient.place.settings.trusted_proxies)
@@ -254,6 +257,8 @@ def _some(senders: Counter[str]) -> str:
 
 
 def clock(patient: Patient) -> Report:
+    from wsrm_mq.views import rows
+
     now = patient.sight.now
     times = [rows.last_told(patient.db), *(one.received_at for one in patient.requests[:1])]
     times += [one.started_at for one in patient.sight.at.instances]
@@ -298,6 +303,8 @@ def log(patient: Patient) -> Report:
 
 
 def _stop_others(patient: Patient) -> tuple[str, str]:
+    from wsrm_mq.store.sqlite import vitals
+
     pids = {one.pid for one in patient.sight.at.instances}
     act = [one for one in vitals.openers(patient.place.path) if one.pid not in pids]
     if not act:
@@ -307,6 +314,8 @@ def _stop_others(patient: Patient) -> tuple[str, str]:
 
 
 def space(patient: Patient) -> Report:
+    from wsrm_mq.views import attention, findings
+
     at, sight = patient.sight.at, patient.sight
     used = f"{size(at.file_bytes)} of store, {size(at.disk_free)} free beside it"
     first, *_doctor = findings.make_room(sight)
@@ -323,6 +332,8 @@ def space(patient: Patient) -> Report:
 
 
 def pages(patient: Patient) -> Report:
+    from wsrm_mq.store.sqlite import vitals
+
     found = vitals.unsound(patient.db, SECONDS)
     if found is None:
         return Report(f"not through in {SECONDS:g} s; all of it: wsrm-mq store verify", is_known=False)
@@ -382,6 +393,8 @@ def doctor(context: click.Context, place: Place) -> None:
     Example: wsrm-mq doctor
              wsrm-mq doctor --json
     """
+    from wsrm_mq.views import rows
+
     with place.looking() as db:
         patient = Patient(place, db, see(place, db), rows.newest_requests(db, LOOKED_AT))
         reports = {name: examine(patient) for name, examine in EXAMINATIONS.items()}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from wsrm_mq.cli.output import Exit, Stopped, as_json, prose, write
 from wsrm_mq.cli.place import json_option
-from wsrm_mq.later import on_use
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.decoding import decode as decoding
-
 
 _LARGEST: Final = 64 * 1024 * 1024
 _MARGIN: Final = 12
@@ -43,6 +41,8 @@ def decode(is_json: bool, file: BinaryIO) -> None:
     Example: wsrm-mq envelope decode request.http
              wsrm-mq envelope decode --json connection.http
     """
+    from wsrm_mq.decoding import decode as decoding
+
     content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise Stopped(f"{file.name} is larger than {_LARGEST} bytes; cut the message out of it.", Exit.FAILED)

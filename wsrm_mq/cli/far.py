@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -15,13 +15,11 @@ from wsrm_mq.cli.queue import in_short, tell_peeked, tell_policy, tell_queues, t
 from wsrm_mq.cli.queue_acts import give, give_taken, given, tell_bound, tell_declared, tell_unbound
 from wsrm_mq.cli.topic import tell_published
 from wsrm_mq.errors import NotAllowed, NotFound
-from wsrm_mq.later import on_use
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.client.node import RemoteNode
     from wsrm_mq.node import message
-    from wsrm_mq.queue import clearing, policies
-
+    from wsrm_mq.queue import clearing
 
 _UNSEEN: Final = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
 
@@ -38,6 +36,8 @@ def list_queues(node: RemoteNode, is_json: bool) -> None:
 
 
 def show(node: RemoteNode, is_json: bool, name: str) -> None:
+    from wsrm_mq.queue import policies
+
     had, policy = node.stats(name), policies.as_values(node.policy(name))
     consumers = [
         {"client": one.name, "pid": one.pid, "state": one.state} for one in node.clients() if name in one.queues
@@ -105,6 +105,8 @@ def get(
 
 
 def declare(node: RemoteNode, is_json: bool, name: str, options: dict[str, Any]) -> None:
+    from wsrm_mq.queue import policies
+
     names = node.keys()
     is_new = name not in names
     tell_declared(is_json, name, is_new, policies.as_values(node.declare(name, **options)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,12 +23,11 @@ from wsrm_mq.cli.place import (
     shorter_names,
     tell_unseen,
 )
-from wsrm_mq.later import on_use
+from wsrm_mq.views import words
 from wsrm_mq.views.words import first_line
 
-with on_use():
-    from wsrm_mq.views import failures, query, reading, rows, words
-
+if TYPE_CHECKING:
+    from wsrm_mq.views import failures, rows
 
 REASON = 200
 """The most characters of a reason on a line."""
@@ -56,6 +55,8 @@ def list_acts(place: Place, query: str, actor: str | None, since: str | None, be
              wsrm-mq audit list --actor ada --since 1d
              wsrm-mq audit list -event:unrouted
     """
+    from wsrm_mq.views import reading
+
     asked = place.query(query).having(actor=actor, since=since)
     with place.one_look() as db:
         found = reading.acts(db, asked, before=before, limit=limit)
@@ -98,6 +99,8 @@ def list_connections(place: Place, limit: int) -> None:
     \b
     Example: wsrm-mq connection list --limit 10
     """
+    from wsrm_mq.views import rows
+
     with place.one_look() as db:
         found = rows.connections(db, limit=limit)
     columns = (Column("name", 20), Column("peer", rank=1), "principal", "messages", "unsettled")
@@ -117,6 +120,8 @@ def show_connection(place: Place, name: str, after: int, limit: int) -> None:
     \b
     Example: wsrm-mq connection show 192.0.2.7:50312
     """
+    from wsrm_mq.views import query, reading, rows
+
     with place.one_look() as db:
         found = rows.connection(db, rows.find_connection(db, name))
         messages = list(reading.messages(db, query.parse("", connection=found.name), after=after, limit=limit))
@@ -157,6 +162,8 @@ def list_failures(place: Place, query: str, limit: int) -> None:
     \b
     Example: wsrm-mq failure list since:2h exception:OperationalError
     """
+    from wsrm_mq.views import failures
+
     with place.one_look() as db:
         asked = place.query(query)
         found = failures.failures(db, asked)
@@ -194,6 +201,8 @@ def show_failure(place: Place, words: tuple[str, ...]) -> None:
     Examples: wsrm-mq failure show 1723
               wsrm-mq failure show queue:/orders since:2h
     """
+    from wsrm_mq.views import failures
+
     text = " ".join(words)
     query = text if ":" in text else ""
     with place.one_look() as db:
@@ -255,6 +264,8 @@ def _became(one: failures.Failure) -> str | None:
 
 
 def _refused(one: failures.Failure) -> str | None:
+    from wsrm_mq.views import rows
+
     return "(refused)" if one.event == rows.REFUSED else None
 
 

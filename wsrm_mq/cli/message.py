@@ -11,10 +11,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from shlex import quote
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from wsrm_mq.acts import messages, others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, add_acts, committed
 from wsrm_mq.cli.archive import export_messages
@@ -53,20 +54,13 @@ from wsrm_mq.cli.place import (
 )
 from wsrm_mq.cli.queue import message_options
 from wsrm_mq.cli.queue_acts import given
+from wsrm_mq.envelope import stream
 from wsrm_mq.errors import EnvelopeError, NotAllowed, NotFound, WSRMError
-from wsrm_mq.later import on_use
 
-with on_use():
-    from wsrm_mq.acts import messages, others
-    from wsrm_mq.client import neighbours
-    from wsrm_mq.envelope import rewrite, stream
-    from wsrm_mq.export import pieces
-    from wsrm_mq.node import apart, queues
-    from wsrm_mq.queue import browsing, declaring, routing, tracing
-    from wsrm_mq.queue import dead_letters as redriving
-    from wsrm_mq.store import clock, entries, port, transaction
-    from wsrm_mq.views import failures, message_sentences, reading
-
+if TYPE_CHECKING:
+    from wsrm_mq.envelope import rewrite
+    from wsrm_mq.queue import tracing
+    from wsrm_mq.store import port, transaction
 
 LISTED: Final = 50
 SHOWN_BYTES: Final = 65_536
@@ -103,6 +97,8 @@ def list_(place: Place, query: str, after: int, tail: int | None, limit: int | N
     Example: wsrm-mq message list seq:242f14a4 state:held
              wsrm-mq message list queue:/orders op:place since:2h -reason:gap
     """
+    from wsrm_mq.views import reading
+
     if tail is not None and (limit is not None or after):
         raise click.UsageError("--tail N is the last N: it goes with neither --limit nor --after.")
     limit = limit or LISTED
@@ -132,6 +128,8 @@ def show(place: Place, position: int) -> None:
     \b
     Example: wsrm-mq message show 2
     """
+    from wsrm_mq.views import reading
+
     with place.one_look() as db:
         found = reading.message(db, position)
         events = reading.ledger(db, position)
@@ -189,6 +187,9 @@ def body(place: Place, position: int, raw: bool, output: Path | None, unredacted
 def _stored(place: Place, position: int) -> tuple[bytes, str]:
     """A body and its request, as they are stored. The store is let go before anything is shown: a slow reader must not
     hold up its checkpoints."""
+    from wsrm_mq.store import entries
+    from wsrm_mq.views import reading
+
     with place.looking() as db:
         with entries.body_at(db, position) as found:
             content = found.read()
@@ -198,6 +199,8 @@ def _stored(place: Place, position: int) -> tuple[bytes, str]:
 def _given(stored: bytes, request: str, *, is_open: bool) -> tuple[bool, bytes]:
     """Whether something was taken out of a body, and what may be seen of it, expanded. Raises ``NotAllowed`` where it
     cannot be told what proves its sender."""
+    from wsrm_mq.export import pieces
+
     plain, is_whole = pieces.Exposure(security=is_open).envelope(stored, request)
     if plain is None and not is_open:
         raise NotAllowed("where its wsse:Security is cannot be told, as it is broken; --unredacted gives it as it is.")
@@ -259,6 +262,8 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
     \b
     Example: wsrm-mq message attempts 42
     """
+    from wsrm_mq.views import failures, reading
+
     with place.one_look() as db:
         found = reading.message(db, position).view
         listed = failures.attempts(db, position=position, limit=limit)
@@ -291,6 +296,8 @@ def message_explain(place: Place, which: str) -> None:
     Example: wsrm-mq message explain 42
              wsrm-mq message explain order-4711
     """
+    from wsrm_mq.views import message_sentences, reading
+
     with place.one_look() as db:
         found = [reading.message(db, position) for position in message_sentences.positions_of(db, which)]
         why = [message_sentences.explained(db, one, now_ms()) for one in found]
@@ -325,6 +332,8 @@ def message_headers(place: Place, position: int, is_open: bool) -> None:
     \b
     Example: wsrm-mq message headers 42
     """
+    from wsrm_mq.views import reading
+
     with place.looking() as db:
         found = reading.message(db, position)
     environ = json.loads(found.environ)
@@ -346,6 +355,9 @@ def _header(name: str) -> str:
 
 
 def _blocks(place: Place, position: int, environ: dict[str, Any]) -> list[rewrite.Block]:
+    from wsrm_mq.envelope import rewrite
+    from wsrm_mq.store import entries
+
     content = b""
     with place.looking() as db, entries.body_at(db, position) as stored:
         is_gzip = stream.content_coding(environ.get("HTTP_CONTENT_ENCODING", "")) == "gzip"
@@ -372,6 +384,9 @@ def message_trace(place: Place, which: str) -> None:
     Example: wsrm-mq message trace 42
              wsrm-mq message trace shop/5f1c09aa4be2d310/42
     """
+    from wsrm_mq.client import neighbours
+    from wsrm_mq.queue import routing, tracing
+
     with place.one_look() as db:
         here, (origin, own) = routing.node_name(db).name, _found(db, which)
     with closing(neighbours.Neighbours(place.settings, "wsrm-mq")) as others:
@@ -409,6 +424,9 @@ def message_trace(place: Place, which: str) -> None:
 def _found(db: port.Database, which: str) -> tuple[str | None, list[tracing.Stop]]:
     """The origin of a message, and its places in this store. Raises ``NotFound``, and ``NotAllowed`` for an id that
     several have."""
+    from wsrm_mq.queue import tracing
+    from wsrm_mq.views import message_sentences
+
     origin = tracing.parsed(which)
     try:
         found = [tracing.at(db, position) for position in message_sentences.positions_of(db, which)]
@@ -443,6 +461,8 @@ def letters(place: Place, query: str, after: int, limit: int) -> None:
     \b
     Example: wsrm-mq dead-letter list confirmed:no
     """
+    from wsrm_mq.views import reading
+
     with place.one_look() as db:
         found = reading.letters(db, place.query(query), after=after, limit=limit)
         shorter = shorter_names(db, (one.sequence for one in found))
@@ -462,6 +482,8 @@ def show_letter(place: Place, position: int) -> None:
     \b
     Example: wsrm-mq dead-letter show 42
     """
+    from wsrm_mq.views import reading
+
     with place.one_look() as db:
         found = reading.letter(db, position)
         events = reading.ledger(db, position)
@@ -500,6 +522,12 @@ def edit(place: Place, care: Care, position: int, file: BinaryIO | None, to: str
     Example: wsrm-mq dead-letter edit 42 mended.xml --reason "had a comma"
              wsrm-mq dead-letter edit 42 --type Order --reason "ticket 17"
     """
+    from wsrm_mq.node import apart, queues
+    from wsrm_mq.queue import browsing, declaring
+    from wsrm_mq.queue import dead_letters as redriving
+    from wsrm_mq.store import clock
+    from wsrm_mq.views import reading
+
     why, now = care.why(), clock.wall_clock()
     with place.looking() as db:
         letters = declaring.read(db, declaring.letters_named(reading.letter(db, position).queue))

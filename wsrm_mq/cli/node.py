@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,18 +16,14 @@ from wsrm_mq.cli.acts import Care, acting, carry_out, changed, done, tried, will
 from wsrm_mq.cli.output import Column, Exit, as_json, end_of, facts, key, listing, prose, rows_of, say, when
 from wsrm_mq.cli.place import Place, config_option, configured, in_store, json_option, now_ms
 from wsrm_mq.errors import NotFound
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, moment
 
-with on_use():
-    from wsrm_mq.client import neighbours
+if TYPE_CHECKING:
     from wsrm_mq.config import Settings
     from wsrm_mq.node import neighbours as offering
-    from wsrm_mq.queue import browsing, declaring, rerouting, routing
-    from wsrm_mq.routes import hops as asking
+    from wsrm_mq.queue import rerouting, routing
     from wsrm_mq.routes import sending
-    from wsrm_mq.store import port, queues, transaction
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.store import port, transaction
 
 
 def address_of(settings: Settings, said: str) -> str:
@@ -45,6 +41,9 @@ def address_of(settings: Settings, said: str) -> str:
 
 def way_of(db: port.Database, queue: str) -> tuple[bool, routing.Route | None]:
     """Whether this node has the queue, and else the route of what is put there."""
+    from wsrm_mq.queue import routing
+    from wsrm_mq.store import queues
+
     is_here = db.execute(queues.QUEUE_ROW, {"name": queue}).fetchone() is not None
     return is_here, None if is_here else routing.choose(routing.routes(db), queue)
 
@@ -52,6 +51,8 @@ def way_of(db: port.Database, queue: str) -> tuple[bool, routing.Route | None]:
 def hops_of(settings: Settings) -> dict[str, sending.Hop]:
     """The next nodes of the configuration, by their addresses. Raises ``ConfigurationError`` where the environment
     lacks a token."""
+    from wsrm_mq.routes import sending
+
     hops = {}
     for name, one in settings.nodes.items():
         token = one.token(name)
@@ -80,6 +81,8 @@ def list_(config: Path | None, is_json: bool) -> None:
     \b
     Example: wsrm-mq node list
     """
+    from wsrm_mq.client import neighbours
+
     with closing(neighbours.Neighbours(configured(config), "wsrm-mq")) as others:
         near, answered = others.of("site"), others.look()
     rows = [
@@ -112,6 +115,9 @@ def show(place: Place, which: str | None) -> None:
     Example: wsrm-mq node show
              wsrm-mq node show https://north.example:8090/rm
     """
+    from wsrm_mq.queue import routing
+    from wsrm_mq.views import outgoing
+
     now = now_ms()
     there = None if which is None else address_of(place.settings, which)
     with place.one_look() as db:
@@ -159,6 +165,8 @@ def name(place: Place, name: str | None, care: Care) -> None:
     \b
     Example: wsrm-mq node name east
     """
+    from wsrm_mq.queue import routing
+
     if name is not None:
 
         def verb(tx: transaction.Transaction) -> None:
@@ -174,6 +182,10 @@ def name(place: Place, name: str | None, care: Care) -> None:
 
 def list_offers(place: Place, reach: offering.Reach) -> None:
     """The queues that the nodes of a site, or of the enterprise, offer: of this one as its store has them."""
+    from wsrm_mq.client import neighbours
+    from wsrm_mq.node import neighbours as offering
+    from wsrm_mq.queue import browsing, declaring, routing
+
     now = now_ms()
     with place.one_look() as db:
         here = routing.node_name(db).name
@@ -225,6 +237,8 @@ def add(place: Place, pattern: str, next_hop: str, cost: int, strip: bool, care:
     Example: wsrm-mq route add "north/*" https://north.example:8090/rm
              wsrm-mq route add "*" north --cost 5
     """
+    from wsrm_mq.queue import routing
+
     there = address_of(place.settings, next_hop)
 
     def verb(tx: transaction.Transaction) -> None:
@@ -244,6 +258,8 @@ def list_routes(place: Place) -> None:
     \b
     Example: wsrm-mq route list
     """
+    from wsrm_mq.queue import routing
+
     with place.one_look() as db:
         found = routing.routes(db)
     names = ("pattern", "next_hop", "cost", "strip", "away_since")
@@ -267,6 +283,9 @@ def test(context: click.Context, place: Place, queue: str) -> None:
     \b
     Example: wsrm-mq route test north/orders
     """
+    from wsrm_mq.queue import routing
+    from wsrm_mq.routes import hops as asking
+
     with place.one_look() as db:
         own, (is_here, found) = routing.node_name(db).name, way_of(db, queue)
     if not is_here and found is None:
@@ -305,6 +324,8 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
     \b
     Example: wsrm-mq route drop "north/*" --reason "north is closed"
     """
+    from wsrm_mq.queue import rerouting, routing
+
     why = care.why()
     there = None if next_hop is None else address_of(place.settings, next_hop)
 

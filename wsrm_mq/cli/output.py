@@ -29,16 +29,12 @@ from wsrm_mq.errors import (
     WSRMError,
 )
 from wsrm_mq.events.inert import inert
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment
-
-with on_use():
-    from wsrm_mq.replay import run
-    from wsrm_mq.store import driver
-
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from wsrm_mq.replay import run
 
 
 # The exit status, and the error that becomes each.
@@ -107,6 +103,8 @@ def stopped(error: BaseException) -> click.ClickException:
 
 
 def _is_of_a_store(error: Exception) -> bool:
+    from wsrm_mq.store import driver
+
     return isinstance(error, driver.Error)
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -31,21 +31,12 @@ from wsrm_mq.cli.archive import SHOWN, tell_store
 from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, tasks_shown, write
 from wsrm_mq.cli.place import json_option, together
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.later import on_use
 
-with on_use():
+if TYPE_CHECKING:
     from pyspark import sql
 
-    from wsrm_mq import spark
-    from wsrm_mq.export import manifest, pieces
-    from wsrm_mq.serving import logs
-    from wsrm_mq.spark import archiving, reader, session
-    from wsrm_mq.spark import report as reports
+    from wsrm_mq.export import manifest
     from wsrm_mq.spark.jobs import audit as rules
-    from wsrm_mq.spark.jobs import reconcile as reconciling
-    from wsrm_mq.spark.jobs import reorder as reordering
-    from wsrm_mq.store import identity
-
 
 SUMMARY: Final = "summary.json"
 LOG: Final = "spark.log"
@@ -81,10 +72,15 @@ class Work(NamedTuple):
 
     def table(self, name: str, *columns: str) -> sql.DataFrame:
         """A table of all that was named; of its columns these, or all but the content of messages."""
+        from wsrm_mq import spark
+
         return spark.read(self.spark, *self.paths, table=name, columns=columns or None, **self.options)
 
     def exports(self) -> dict[str, manifest.Manifest]:
         """The manifests of the exports among the paths, by path."""
+        from wsrm_mq.export import manifest
+        from wsrm_mq.spark import reader
+
         found = reader.parse({"paths": json.dumps(self.paths)}).paths
         return {path: manifest.load(Path(path)) for path in found if Path(path).is_dir()}
 
@@ -166,6 +162,9 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
 def in_session(name: str, out: Path, settings: Mapping[str, str], is_quiet: bool) -> Iterator[sql.SparkSession]:
     """A session with its progress told, whose errors are ours; what the JVM says, and PySpark logs of them, is in a
     file in ``out``."""
+    from wsrm_mq.serving import logs
+    from wsrm_mq.spark import session
+
     with (
         logs.silence(),
         session.plain_errors(out / LOG),
@@ -188,6 +187,8 @@ def check_sources(paths: tuple[str, ...], options: Mapping[str, Any]) -> None:
 def directory(out: Path, *, for_tables: bool = True) -> Path:
     """``--out``, absolute. Raises ``ConfigurationError`` for one that is not of this machine, or, ``for_tables``, that
     Spark would not find again."""
+    from wsrm_mq.spark import reader
+
     place = reader.local(str(out))
     if for_tables and (found := reader.PATTERN.search(place)):
         raise ConfigurationError(f"{out}: Spark takes {found[0]} for a pattern. Name another directory with --out.")
@@ -234,6 +235,10 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
     \b
     Example: wsrm-mq pipeline archive /stores/a.db /stores/b.db --out /archive
     """
+    from wsrm_mq.export import pieces
+    from wsrm_mq.spark import archiving, reader
+    from wsrm_mq.store import identity
+
     who = care.actor
     stores = [Path(one) for one in reader.found_paths(work.paths)]
     if folders := [one for one in stores if one.is_dir()]:
@@ -271,6 +276,8 @@ def audit(work: Work) -> Result:
     \b
     Example: wsrm-mq pipeline audit /stores/a.db /stores/b.db --out audit
     """
+    from wsrm_mq.spark.jobs import audit as rules
+
     if work.options["copies"]:
         raise ConfigurationError("An audit reads each store once: leave out --copies, and name one of the files.")
     begun = _begun(work)
@@ -303,6 +310,8 @@ def audit(work: Work) -> Result:
 
 def _look(work: Work, begun: sql.DataFrame) -> rules.Tables:
     """The tables, as the rules want them read: first the ledger, then the messages, then the rest."""
+    from wsrm_mq.spark.jobs import audit as rules
+
     ledger, messages = (work.table(name, *rules.COLUMNS[name]).persist() for name in ("ledger", "messages"))
     ledger.count()
     messages.count()
@@ -381,6 +390,8 @@ def reconcile(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) 
     \b
     Example: wsrm-mq pipeline reconcile /stores/a.db /stores/b.db --out reconciled
     """
+    from wsrm_mq.spark import report as reports
+
     if sent:
         check_sources(sent, work.options)
     found, unit = _found(work, at, no_bodies, sent)
@@ -392,6 +403,10 @@ def reconcile(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) 
 
 def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> tuple[dict[str, sql.DataFrame], str]:
     """The tables of results by name, and the unit of time in which latencies are told."""
+    from pyspark import sql
+
+    from wsrm_mq.spark.jobs import reconcile as reconciling
+
     messages, sequences = work.table("messages", *_MESSAGES), work.table("sequences")
     # Read once, for many questions: a store is slower than what is kept of it here.
     messages, sequences = messages.persist(), sequences.persist()
@@ -426,6 +441,8 @@ def _found(work: Work, at: datetime, no_bodies: bool, sent: tuple[str, ...]) -> 
 
 def _digests(work: Work, again: sql.DataFrame, no_bodies: bool) -> sql.DataFrame:
     """The digests of the Bodies of messages that came ``again``, as far as they are there."""
+    from wsrm_mq.spark import reader
+
     paths = () if no_bodies else reader.parse({"paths": json.dumps(work.paths)}).paths
     with_bodies = tuple(path for path in paths if _has_digests(Path(path)))
     positions = [row.position for row in again.select("position").distinct().limit(FEW + 1).collect()]
@@ -437,6 +454,8 @@ def _digests(work: Work, again: sql.DataFrame, no_bodies: bool) -> sql.DataFrame
 
 def _has_digests(path: Path) -> bool:
     """A store has a Body as long as retention leaves it; an export has digests where it was made with bodies."""
+    from wsrm_mq.export import manifest
+
     return not path.is_dir() or "body_digest" in manifest.load(path).tables["messages"].columns
 
 
@@ -455,6 +474,9 @@ def reorder(work: Work, frontier: tuple[str, ...]) -> Result:
     \b
     Example: wsrm-mq pipeline reorder today.db --frontier yesterday --out reorder
     """
+    from wsrm_mq import spark
+    from wsrm_mq.spark.jobs import reorder as reordering
+
     arrivals = work.table("messages", "store", "node", "queue", "sequence", "number", "position", "received_at")
     if frontier:
         begun = reordering.frontier_of(

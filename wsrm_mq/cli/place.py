@@ -16,27 +16,20 @@ from contextlib import closing, contextmanager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from wsrm_mq.acts import Act, Kind, Step
+from wsrm_mq.acts import Act, Kind, Step, others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.output import Column, is_terminal, listing, result, say, write
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
 from wsrm_mq.hints import store_flag, with_flags
-from wsrm_mq.later import on_use
 
-with on_use():
-    from wsrm_mq import client
-    from wsrm_mq.acts import others
-    from wsrm_mq.config import Settings, loading
-    from wsrm_mq.export import manifest
-    from wsrm_mq.store import driver, outside, port, transaction
-    from wsrm_mq.store import store as stores
-    from wsrm_mq.store.sqlite import connection, schema, witness
-    from wsrm_mq.views import naming, query, rows
-
+if TYPE_CHECKING:
+    from wsrm_mq.config import Settings
+    from wsrm_mq.store import port, transaction
+    from wsrm_mq.views import query
 
 _LARGEST: Final = 2**63 - 1
 POSITION: Final = click.IntRange(1, _LARGEST)
@@ -48,6 +41,8 @@ R = TypeVar("R")
 
 
 def _on_this_machine(_context: click.Context, _parameter: click.Parameter, given: Path) -> Path:
+    from wsrm_mq.export import manifest
+
     return Path(manifest.on_this_machine(str(given)))
 
 
@@ -80,10 +75,14 @@ class Place(NamedTuple):
         self, verb: Callable[[transaction.Transaction], R], *, dry_run: bool = False, unconfirmed: bool = False
     ) -> R:
         """Run a verb in a transaction of its own, as ``store.outside.run_once`` does."""
+        from wsrm_mq.store import outside
+
         return outside.run_once(self.path, verb, dry_run=dry_run, unconfirmed=unconfirmed)
 
     def query(self, text: str, **values: str | None) -> query.Query:
         """``views.query.parse``; the partners that are configured here are known."""
+        from wsrm_mq.views import query
+
         return query.parse(text, None, partners=self.settings.partners, **values)
 
     def command(self, text: str) -> str:
@@ -105,6 +104,9 @@ class Place(NamedTuple):
 
     def _before_acts(self) -> tuple[Step, bool] | None:
         """The step that has to come before any act, and whether acts work then; ``None``: no step has to."""
+        from wsrm_mq.store import driver
+        from wsrm_mq.store.sqlite import witness
+
         try:
             with closing(driver.connect_looker(self.path, may_copy=False)) as db:
                 if witness.why_unconfirmed(db, self.path) is None or witness.is_for_rehearsal(db, self.path):
@@ -123,6 +125,9 @@ class Place(NamedTuple):
     @contextmanager
     def looking(self, *, any_known: bool = False) -> Iterator[port.Connection]:
         """A read-only connection to a store of the schema that this version works with, or of ``any_known`` one."""
+        from wsrm_mq.store import driver
+        from wsrm_mq.store.sqlite import connection, schema
+
         db = driver.connect_looker(self.path)
         if isinstance(db, connection.CopyConnection):
             say(f"{self.path}: nothing can be written beside it; this is what a temporary copy of it shows.")
@@ -142,11 +147,16 @@ class Place(NamedTuple):
     @contextmanager
     def one_look(self) -> Iterator[port.Database]:
         """``looking`` at one state of the store, whatever is committed meanwhile."""
+        from wsrm_mq.store import driver
+
         with self.looking() as db, driver.snapshot(db):
             yield db
 
     def unconfirmed(self, db: port.Database) -> str | None:
         """Why no service starts on the store before an operator confirms it, and how to; ``None`` where one may."""
+        from wsrm_mq.store.sqlite import witness
+        from wsrm_mq.views import rows
+
         if rows.live_instances(db):  # what is served was confirmed
             return None
         doubt = witness.why_unconfirmed(db, self.path)
@@ -177,6 +187,8 @@ def now_ms() -> int:
 
 def configured(config: Path | None, store: str | None = None) -> Settings:
     """The settings of the configuration file, or of that which is found, and of the environment; ``store`` wins."""
+    from wsrm_mq.config import loading
+
     overrides = {} if store is None else {"store": store}
     return loading.load(config or loading.find_file(os.environ), os.environ, **overrides)
 
@@ -225,6 +237,8 @@ def _placed(
 ) -> Callable[..., Any]:
     @wraps(command)
     def placed(*args: Any, store: str | None, config: Path | None, is_json: bool = False, **options: Any) -> Any:
+        from wsrm_mq.store import store as stores
+
         settings = configured(config, store)
         flag = "" if store is None else store_flag(store)
         flag += "" if config is None else f" --config {shlex.quote(str(config))}"
@@ -247,11 +261,15 @@ _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."
 def shorter_names(db: port.Database, identifiers: Iterable[str | None]) -> dict[str, str]:
     """The parts of the identifiers of sequences that commands accept in place of them, where people read; none in a
     pipe."""
+    from wsrm_mq.views import naming
+
     return naming.shortened(db, identifiers) if is_terminal() else {}
 
 
 def tell_unseen(db: port.Database, asked: query.Query) -> None:
     """Say with an empty answer which names of the query only part of the store was looked at for."""
+    from wsrm_mq.views import naming
+
     for told in naming.unseen(db, asked):
         say(told)
 
@@ -346,6 +364,8 @@ def over_network(function: str) -> Callable[[Callable[..., Any]], Callable[..., 
         def placed(*args: Any, server: str | None, token: str | None, **options: Any) -> Any:
             if server is None:
                 return command(*args, **options)
+            from wsrm_mq import client
+
             given = [name for name in _OF_STORES if options.pop(name, None)]
             if given:
                 raise click.UsageError(f"--{given[0].replace('_', '-')} is for a store here, not for a --server.")

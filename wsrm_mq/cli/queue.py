@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shlex import quote
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 
+from wsrm_mq.cli import node
 from wsrm_mq.cli.acts import Care, named, tried, will
 from wsrm_mq.cli.node import way_of
 from wsrm_mq.cli.output import Column, as_json, as_line, cell, end_of, fields, key, listing, say, when, word, write
@@ -42,23 +43,20 @@ from wsrm_mq.cli.queue_acts import (
     values_of,
 )
 from wsrm_mq.errors import NotFound
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment, span
 
-with on_use():
-    from wsrm_mq import node as nodes
-    from wsrm_mq.cli import node
-    from wsrm_mq.node import Node, neighbours, payload
-    from wsrm_mq.queue import browsing, declaring, express, filters, policies
-    from wsrm_mq.queue import put as putting
+if TYPE_CHECKING:
+    from wsrm_mq.node import Node, neighbours
+    from wsrm_mq.queue import browsing, declaring
     from wsrm_mq.store import filtering, port, transaction
-    from wsrm_mq.views import overview, query, queues, reading, rows
-
+    from wsrm_mq.views import query, rows
 
 R = TypeVar("R")
 
 
 def connect_to(place: Place, name: str) -> Node:
+    from wsrm_mq import node as nodes
+
     return nodes.connect(place.path, name, auto_create=False)
 
 
@@ -133,6 +131,9 @@ def put(place: Place, name: str, file: BinaryIO, care: Care, **options: Any) -> 
 
 def _rehearse(place: Place, name: str, body: bytes, options: dict[str, Any]) -> None:
     """Put a message, and take that back. Raises what would be raised."""
+    from wsrm_mq.node import payload
+    from wsrm_mq.queue import declaring
+    from wsrm_mq.queue import put as putting
 
     def verb(tx: transaction.Transaction) -> None:
         putting.put_many(
@@ -190,6 +191,8 @@ def tail(place: Place, name: str, after: int | None, interval: float) -> None:
     Example: wsrm-mq queue tail orders
              wsrm-mq queue tail orders --after 0 --json
     """
+    from wsrm_mq.queue import browsing
+
     with place.looking() as db:
         browsing.check_peek(consumed(db, name))
     for one in _coming(place, name, after, interval):
@@ -203,6 +206,8 @@ def tail(place: Place, name: str, after: int | None, interval: float) -> None:
 def _coming(place: Place, name: str, after: int | None, interval: float) -> Iterator[rows.MessageView]:
     """The messages that come into a queue behind a position. Each look is of its own: a slow reader holds up no
     checkpoint."""
+    from wsrm_mq.views import reading
+
     asked = place.query("").having(queue=name)
     while True:
         with place.looking() as db:
@@ -242,6 +247,9 @@ def list_(place: Place, scope: neighbours.Reach | None) -> None:
     Example: wsrm-mq queue list
              wsrm-mq queue list --scope site
     """
+    from wsrm_mq.queue import browsing, express
+    from wsrm_mq.views import overview
+
     if scope is not None:
         node.list_offers(place, scope)
         return
@@ -286,6 +294,9 @@ def show(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue show orders
     """
+    from wsrm_mq.queue import browsing, policies
+    from wsrm_mq.views import queues
+
     with place.one_look() as db:
         found = consumed(db, name)
         had = browsing.stats(db, found, now_ms())
@@ -328,6 +339,8 @@ def stats(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq queue stats orders
     """
+    from wsrm_mq.queue import browsing, express
+
     with place.one_look() as db:
         found = consumed(db, name)
         had = browsing.stats(db, found, now_ms())
@@ -379,6 +392,8 @@ def peek(place: Place, name: str, query: str, after: int, limit: int, wanted: st
              wsrm-mq queue peek orders state:held since:2h
              wsrm-mq queue peek orders 42 --output order.xml
     """
+    from wsrm_mq.queue import browsing, express, filters
+
     position = POSITION(query) if query.isdecimal() else None
     if output is not None and position is None:
         raise click.UsageError("--output is for the body of one message: name its position.")
@@ -415,6 +430,9 @@ def _fitting(
     wanted: filtering.Filter | None,
 ) -> list[browsing.Peeked]:
     """Up to ``limit`` messages of a queue behind a position that fit a query and a filter."""
+    from wsrm_mq.queue import browsing
+    from wsrm_mq.views import reading
+
     seen: list[browsing.Peeked] = []
     count = max(limit, PIECE) if asked.text else limit
     while page := browsing.peek(db, queue, now_ms(), after, count, wanted):

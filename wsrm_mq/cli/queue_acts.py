@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -19,14 +19,12 @@ from wsrm_mq.cli.acts import Care, acting, carry_out, changed, done, tried, will
 from wsrm_mq.cli.output import as_json, encoded, into_file, is_terminal, result, say, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, over_network
 from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy, UnknownQueue
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.node import message
-    from wsrm_mq.queue import browsing, clearing, declaring, express, policies, routing, topics
+    from wsrm_mq.queue import clearing, declaring
     from wsrm_mq.store import port, transaction
-
 
 name_argument: Final = click.argument("name", metavar="QUEUE", shell_complete=completing.values("queue"))
 output_option: Final = click.option(
@@ -37,6 +35,8 @@ filter_option: Final = click.option("--filter", "wanted", metavar="TEXT", help='
 
 def consumed(db: port.Database, name: str) -> declaring.Declared:
     """The queue. Raises ``NotFound``, and ``NotAllowed`` for one that a service is called from, with what to do."""
+    from wsrm_mq.queue import declaring
+
     try:
         return declaring.read(db, name)
     except UnknownQueue:
@@ -48,6 +48,8 @@ def consumed(db: port.Database, name: str) -> declaring.Declared:
 
 
 def _elsewhere(db: port.Database, name: str) -> str:
+    from wsrm_mq.queue import routing
+
     among = routing.routes(db)
     if (way := routing.choose(among, name)) is not None:
         return f" here, and what is put there goes to {way.next_hop}"
@@ -121,6 +123,7 @@ def declare(place: Place, name: str, options: dict[str, Any], care: Care) -> Non
     Example: wsrm-mq queue declare orders max_failures=5 ttl=3600
              wsrm-mq queue declare orders ttl=null --dry-run
     """
+    from wsrm_mq.queue import declaring, policies
 
     def verb(tx: transaction.Transaction) -> tuple[bool, declaring.Declared]:
         before = tx.queue_row(name)
@@ -152,6 +155,7 @@ def bind(place: Place, name: str, pattern: str, wanted: str | None, care: Care) 
     Example: wsrm-mq queue bind audit "orders/#"
              wsrm-mq queue bind large orders/placed --filter "amount > 1000"
     """
+    from wsrm_mq.queue import topics
 
     def verb(tx: transaction.Transaction) -> None:
         topics.bind(tx, pattern, _bindable(tx, name), wanted, actor=care.actor)
@@ -179,6 +183,7 @@ def unbind(place: Place, name: str, pattern: str, care: Care) -> None:
     \b
     Example: wsrm-mq queue unbind audit "orders/#"
     """
+    from wsrm_mq.queue import topics
 
     def verb(tx: transaction.Transaction) -> int:
         count = topics.unbind(tx, pattern, _bindable(tx, name), actor=care.actor)
@@ -217,6 +222,8 @@ class Clear(NamedTuple):
 
 
 def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper: int | None = None) -> None:
+    from wsrm_mq.queue import browsing, clearing
+
     why = care.why()
 
     def checked(tx: transaction.Transaction) -> tuple[declaring.Declared, clearing.Cleared]:
@@ -290,6 +297,7 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
+    from wsrm_mq.queue import clearing
 
     def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
         return clearing.purge(tx, found, lower, upper)
@@ -311,6 +319,7 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
     \b
     Example: wsrm-mq queue delete orders --if-empty --reason "moved"
     """
+    from wsrm_mq.queue import clearing, express, topics
 
     def check(tx: transaction.Transaction, found: declaring.Declared) -> None:
         if not force:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from shlex import quote
 from textwrap import fill, wrap
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -38,19 +38,14 @@ from wsrm_mq.cli.place import Asking, Place, in_store, query_argument
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed, NotAnswered, NotFound, StoreError, WSRMError
 from wsrm_mq.events.inert import inert
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, first_line, moment
 
-with on_use():
-    from wsrm_mq import hooks
+if TYPE_CHECKING:
     from wsrm_mq.delivery import delivery
-    from wsrm_mq.engine import engine
     from wsrm_mq.queue import policy
     from wsrm_mq.replay import plan as planned
     from wsrm_mq.replay import run as running
-    from wsrm_mq.serving import logs, wrapping
     from wsrm_mq.views import rows
-
 
 # An application by its name, as an operator writes it.
 
@@ -83,6 +78,11 @@ def imported(name: str) -> Any:
 def call_of(place: Place, target: str, *, connects: bool = False) -> delivery.Call | None:
     """The call that delivers messages here to ``target``; ``None``: the service that runs delivers them. Where the
     target cannot be called the command ends, with status 2."""
+    from wsrm_mq import hooks
+    from wsrm_mq.engine import engine
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.serving import wrapping
+
     if target == "app":
         return None
     if "://" in target:
@@ -161,6 +161,8 @@ def plan(
     Example: wsrm-mq replay plan queue:/orders since:2026-11-01 -o day.json \\
                  --to https://rebuilt.example/orders --reason "rebuilt"
     """
+    from wsrm_mq.replay import plan as planned
+
     if not query:
         raise click.UsageError("Say what is to be delivered again, for example queue:/orders since:2h.")
     call_of(place, target, connects=True)
@@ -190,6 +192,8 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
 
     Example: wsrm-mq replay show plan.json --after 1000 --limit 50
     """
+    from wsrm_mq.replay import plan as planned
+
     refused = _why_not_run(place, file)
     with planned.PlanFile(file) as found:
         lines = found.lines(after)
@@ -210,6 +214,8 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
 
 def _why_not_run(place: Place, file: Path) -> str | None:
     """Why ``replay run`` would refuse the file; ``None``: it would not."""
+    from wsrm_mq.replay import run as running
+
     try:
         running.check_plan(place.path, file)
     except (NotAllowed, NotFound, StoreError) as error:
@@ -287,6 +293,11 @@ def run(
 
     Example: wsrm-mq replay run plan.json --rate 50
     """
+    from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.serving import logs
+    from wsrm_mq.views import rows
+
     with place.looking():
         pass
     known = running.check_plan(place.path, file)
@@ -314,6 +325,8 @@ def run(
 
 
 def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) -> running.Progress:
+    from wsrm_mq.replay import run as running
+
     call = call_of(place, target)
     try:
         with shown(is_quiet) as on_progress:
@@ -336,6 +349,8 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
     """Tell what goes on without this command: the service knows nothing of Ctrl-C."""
+    from wsrm_mq.views import rows
+
     plan = _plan(place, str(file)).id
     with place.looking() as db:
         waiting = rows.outcomes(db, plan).get("waiting", 0)
@@ -352,6 +367,8 @@ def list_(place: Place) -> None:
 
     Example: wsrm-mq replay list
     """
+    from wsrm_mq.views import rows
+
     with place.looking() as db:
         found = rows.plans(db)
     columns = (key("plan", "id"), word("state"), "messages", "line", when("made", "made_at"), "target", end_of("file"))
@@ -366,6 +383,8 @@ def status(place: Place, plan: str) -> None:
 
     Example: wsrm-mq replay status plan.json
     """
+    from wsrm_mq.views import rows
+
     found = _plan(place, plan)
     with place.looking() as db:
         counted = rows.outcomes(db, found.id)
@@ -391,6 +410,9 @@ def cancel(context: click.Context, place: Place, plan: str, care: Care) -> None:
 
     Example: wsrm-mq replay cancel plan.json --reason "wrong day"
     """
+    from wsrm_mq.replay import run as running
+    from wsrm_mq.views import rows
+
     found = _plan(place, plan)
     why = care.why()
     with place.looking() as db:
@@ -417,6 +439,9 @@ def cancel(context: click.Context, place: Place, plan: str, care: Care) -> None:
 
 
 def _plan(place: Place, text: str) -> rows.PlanView:
+    from wsrm_mq.replay import plan as planned
+    from wsrm_mq.views import rows
+
     if Path(text).is_file():
         with planned.PlanFile(Path(text)) as found:
             text = found.header.id

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from wsrm_mq.acts import others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import add_acts
 from wsrm_mq.cli.history import show_ledger
@@ -24,14 +25,11 @@ from wsrm_mq.cli.place import (
     tell_unseen,
     term_option,
 )
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, moment
 
-with on_use():
-    from wsrm_mq.acts import others
+if TYPE_CHECKING:
     from wsrm_mq.store import port
-    from wsrm_mq.views import naming, outgoing, partner_report, query, reading, rows, sentences, verdict
-
+    from wsrm_mq.views import outgoing, query, rows, sentences, verdict
 
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
 """The meaning of an offered sequence's end, where the word does not say it."""
@@ -52,6 +50,8 @@ def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
              wsrm-mq sequence explain 242f14a4 --for-partner > mail.txt
              wsrm-mq sequence explain partner:acme
     """
+    from wsrm_mq.views import naming, query
+
     text = " ".join(words)
     with place.one_look() as db:
         asked = None if naming.is_sequence(db, text) else query.parse(text)
@@ -65,6 +65,8 @@ def explain(place: Place, for_partner: bool, words: tuple[str, ...]) -> None:
 
 
 def _explain_one(place: Place, db: port.Database, name: str, *, for_partner: bool) -> None:
+    from wsrm_mq.views import outgoing, partner_report, reading, sentences, verdict
+
     view = reading.sequence(db, name)
     found = verdict.judge(db, view, now_ms())
     shorter, replies, sent = (
@@ -109,6 +111,8 @@ def _explain_one(place: Place, db: port.Database, name: str, *, for_partner: boo
 
 
 def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
+    from wsrm_mq.views import sentences
+
     groups = sentences.together(db, asked)
     is_whole = sum(one.sequences for one in groups) < sentences.LOOKED_AT
     if place.is_json:
@@ -170,6 +174,8 @@ def told_source(source: dict[str, Any]) -> str:
 
 def show_verdict(place: Place, found: verdict.Verdict, shorter: Mapping[str, str]) -> None:
     """Show what the sequence is at, who sends it, and the commands that there are to choose from."""
+    from wsrm_mq.views import sentences
+
     why = sentences.explanation(found)
     prose(f"{found.word}: {why.sentence}")
     target = found.at.target
@@ -212,6 +218,8 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
     Example: wsrm-mq sequence list verdict:blocked,waiting
              wsrm-mq sequence list partner:acme op:place -state:ended
     """
+    from wsrm_mq.views import naming, outgoing, reading
+
     asked = place.query(query, **terms)
     with place.one_look() as db:
         behind = naming.find_sequence(db, seq) if seq is not None else None
@@ -249,6 +257,8 @@ def show(place: Place, part: str) -> None:
     \b
     Example: wsrm-mq sequence show 242f14a4
     """
+    from wsrm_mq.views import naming, outgoing, reading, verdict
+
     with place.one_look() as db:
         view = reading.sequence(db, naming.find_sequence(db, part))
         found = verdict.judge(db, view, now_ms())
@@ -279,6 +289,8 @@ def _told(replies: outgoing.OutgoingView | None) -> str | None:
 
 
 def _document(view: rows.SequenceView, found: verdict.Verdict, replies: outgoing.OutgoingView | None) -> dict[str, Any]:
+    from wsrm_mq.views import sentences
+
     row = {name: value for name, value in view._asdict().items() if name not in UNSHOWN}
     return {
         **row,

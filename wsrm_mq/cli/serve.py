@@ -16,31 +16,25 @@ from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
 
+from wsrm_mq import server
 from wsrm_mq.cli.node import hops_of
 from wsrm_mq.cli.output import Exit, Stopped, say, write
 from wsrm_mq.cli.place import config_option, together
 from wsrm_mq.cli.replay import imported
-from wsrm_mq.later import on_use
+from wsrm_mq.events import telling
+from wsrm_mq.server import exposure
 from wsrm_mq.serving.admission import ConnectionBounds, files_for
 from wsrm_mq.serving.logs import log_to_stderr
 
-with on_use():
-    from wsrm_mq import asgi, asgi_calls, front, hooks, observe, server
+if TYPE_CHECKING:
+    from wsrm_mq import asgi_calls, front
     from wsrm_mq.config import Settings, loading
-    from wsrm_mq.events import telling
-    from wsrm_mq.queue import routing
-    from wsrm_mq.server import access as admission_of
-    from wsrm_mq.server import exposure, mounting, tokens
-    from wsrm_mq.server import together as with_stomp
-    from wsrm_mq.serving import wrapping
-    from wsrm_mq.store import driver, outside
-    from wsrm_mq.store import store as stores
-    from wsrm_mq.store.sqlite import schema
+    from wsrm_mq.server import mounting
 
 
 class Listener:
@@ -217,6 +211,8 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
 
 def _read(config: Path | None, **flags: Any) -> loading.Loaded:
     """The options with the flags that were given; the log is written as they say from now on."""
+    from wsrm_mq.config import loading
+
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     if given.get("one_way") == ("auto",):
         given["one_way"] = "auto"
@@ -264,6 +260,8 @@ def spare_the_collector() -> None:
 
 def _close(reliable: list[front.Served], *, has_ended: bool) -> bool:
     """Whether all finished. ``has_ended``: the server's lifespan, in which an event loop's middleware had its time."""
+    from wsrm_mq import asgi
+
     end = time.monotonic() + DRAIN_SECONDS
     finished = [
         one.close(0 if has_ended and isinstance(one, asgi.WSRMASGIMiddleware) else max(0.0, end - time.monotonic()))
@@ -275,6 +273,8 @@ def _close(reliable: list[front.Served], *, has_ended: bool) -> bool:
 @contextmanager
 def _observed(reliable: front.Served, settings: Settings) -> Iterator[None]:
     """/metrics and /healthz meanwhile, if a port is set for them."""
+    from wsrm_mq import observe
+
     if settings.observe_port is None:
         yield
         return
@@ -296,6 +296,9 @@ def _observed(reliable: front.Served, settings: Settings) -> Iterator[None]:
 def _reliable(application: Any, loaded: loading.Loaded) -> tuple[asgi_calls.ASGIApplication, list[front.Served]]:
     """The application to serve, and every middleware in it: those that are there already, or a new one around
     ``application``."""
+    from wsrm_mq import asgi, hooks
+    from wsrm_mq.serving import wrapping
+
     if wrapping.named_by(application):
         raise click.UsageError(
             f"{loaded.settings.app} names WSRMASGIMiddleware as a middleware of its own, which is made too late for"
@@ -325,6 +328,13 @@ def offered(
 ) -> mounting.Mounted:
     """The queues of ``store``, beside an application where there is one. Raises ``ConfigurationError`` where they may
     not be offered on the address that is listened on."""
+    from wsrm_mq.queue import routing
+    from wsrm_mq.server import access as admission_of
+    from wsrm_mq.server import mounting
+    from wsrm_mq.server import together as with_stomp
+    from wsrm_mq.store import outside
+    from wsrm_mq.store import store as stores
+
     has_tokens = _has_tokens(store)
     exposure.refuse_exposed(
         settings.host,
@@ -357,6 +367,11 @@ def offered(
 
 
 def _has_tokens(store: str | os.PathLike[str]) -> bool:
+    from wsrm_mq.server import tokens
+    from wsrm_mq.store import driver
+    from wsrm_mq.store import store as stores
+    from wsrm_mq.store.sqlite import schema
+
     path = stores.store_path(store)
     schema.ensure(path)
     with closing(driver.connect_looker(path)) as db:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from wsrm_mq.acts import sequences
 from wsrm_mq.cli.acts import Care, acting, committed
 from wsrm_mq.cli.output import Column, as_json, end_of, facts, prose, rows_of, say, when, word, write
 from wsrm_mq.cli.place import Asking, Place, in_store, now_ms, query_argument
 from wsrm_mq.errors import BadRequest, NotFound, Pending
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
-    from wsrm_mq.acts import sequences
-    from wsrm_mq.replay import acts
-    from wsrm_mq.source import acts as own_acts
-    from wsrm_mq.source import source as sending
-    from wsrm_mq.store import applications, port, transaction
+if TYPE_CHECKING:
+    from wsrm_mq.store import port, transaction
     from wsrm_mq.views import outgoing
-
 
 _LISTED: Final = 50
 """The most requests of a sequence that are shown."""
@@ -34,6 +29,8 @@ def source() -> None:
 
 
 def _found(db: port.Database, to: str | None) -> list[outgoing.Requests]:
+    from wsrm_mq.views import outgoing
+
     found = outgoing.all_requests(db, to)
     if to is not None and not found:
         raise NotFound(f"No request was sent to {to}: `wsrm-mq source list` has the destinations that there are.")
@@ -52,6 +49,8 @@ def list_(place: Place, query: str) -> None:
     \b
     Example: wsrm-mq source list
     """
+    from wsrm_mq.views import outgoing
+
     with place.one_look() as db:
         found = outgoing.all_requests(db, query=place.query(query))
     columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
@@ -72,6 +71,8 @@ def show(place: Place, to: str) -> None:
     \b
     Example: wsrm-mq source show https://partner.example/orders
     """
+    from wsrm_mq.views import outgoing
+
     with place.one_look() as db:
         found = _found(db, to)
         waiting = {one.key: outgoing.waiting_of(db, one, _LISTED) for one in found}
@@ -95,6 +96,9 @@ def explain(place: Place, to: str | None) -> None:
     \b
     Example: wsrm-mq source explain
     """
+    from wsrm_mq.store import applications
+    from wsrm_mq.views import outgoing
+
     now = now_ms()
     with place.one_look() as db:
         live = applications.served(db)
@@ -158,6 +162,8 @@ def send(
     \b
     Example: wsrm-mq source send order.xml --to https://partner.example/orders
     """
+    from wsrm_mq.source import source as sending
+
     with sending.RMSource(place.path, rm=rm, acks_to=acks_to, polls=polls) as sender:
         given = sender.ask if is_asked else sender.send
         try:
@@ -191,9 +197,13 @@ def _act(name: str, does: str, help: str) -> None:
     @acting
     @to_argument
     def command(place: Place, care: Care, to: str) -> None:
+        from wsrm_mq.replay import acts
+
         why = care.why()
 
         def verb(tx: transaction.Transaction) -> int:
+            from wsrm_mq.source import acts as own_acts
+
             return own_acts.act(tx, name, to, **why)
 
         count = committed(place, care, verb, lambda count: f"{does.format(to=to)} ({counted(count, 'sequence')})")

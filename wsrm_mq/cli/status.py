@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -18,16 +18,13 @@ from wsrm_mq.cli.place import Place, in_store, in_store_without_json, now_ms, re
 from wsrm_mq.cli.sequence import source_of, told_source
 from wsrm_mq.errors import WSRMError
 from wsrm_mq.events.inert import inert
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment, size, span
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.queue import retention
     from wsrm_mq.server import tokens
-    from wsrm_mq.store import driver, port
-    from wsrm_mq.store.sqlite import connection
-    from wsrm_mq.views import attention, findings, overview, queues, rows, sentences, verdict
-
+    from wsrm_mq.store import port
+    from wsrm_mq.views import attention, overview
 
 INSTANCE: Final = (key("instance", "name"), "host", Column("process", of="pid"), when("since", "started_at"))
 """The columns of a process that uses the store."""
@@ -65,6 +62,8 @@ def lent(db: port.Database) -> Callable[[], Any]:
 
 def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | None = None) -> retention.Pruned:
     """Find what would be pruned, in ``most`` batches; ``None``: in all."""
+    from wsrm_mq.queue import retention
+
     found = retention.Pruned()
     for batch in islice(retention.batches(lent(db), kept, now), most):
         found = found.plus(batch.expected)
@@ -73,6 +72,9 @@ def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | No
 
 def room(place: Place, db: port.Database, now: int, used: int) -> overview.Room:
     """The room that pruning would make in a store that uses ``used`` bytes, and the age that it prunes by."""
+    from wsrm_mq.queue import retention
+    from wsrm_mq.views import overview
+
     best = overview.Room()
     for text, age in AGES:
         found = expected(db, kept_as(place, retention.Kept(age, None)), now, LOOKED_AT)
@@ -88,6 +90,10 @@ LOCK_SECONDS: Final = 1.0
 
 
 def see(place: Place, db: port.Database) -> overview.Sight:
+    from wsrm_mq.store import driver
+    from wsrm_mq.store.sqlite import connection
+    from wsrm_mq.views import overview, rows
+
     now = now_ms()
     with driver.snapshot(db):
         at, judged, doubt, replays = (
@@ -130,6 +136,8 @@ def _shorter_names(db: port.Database, findings: list[attention.Finding]) -> dict
 
 
 def _show_findings(place: Place, findings: list[attention.Finding], shorter: Mapping[str, str]) -> None:
+    from wsrm_mq.views import attention
+
     if not findings:
         prose("Nothing needs attention.", "OK", margin=MARGIN, style="green")
     counts = {kind: sum(one.kind == kind for one in findings) for kind in attention.MEASURES}
@@ -223,6 +231,8 @@ def status(place: Place, is_watching: bool, interval: float) -> None:
 
 
 def _documents(place: Place, interval: float | None) -> Iterator[tuple[dict[str, Any], Look]]:
+    from wsrm_mq.views import overview
+
     before = _look(place)
     if interval is None and not _moves(before.sight.at):
         yield _document(place, before, {}), before
@@ -242,6 +252,9 @@ def _moves(at: overview.Overview) -> bool:
 
 
 def _look(place: Place) -> Look:
+    from wsrm_mq.server import tokens
+    from wsrm_mq.views import attention, overview
+
     with place.looking() as db:
         sight = see(place, db)
         findings = attention.attention(sight, attention.severities(sight))
@@ -251,6 +264,8 @@ def _look(place: Place) -> Look:
 
 
 def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, Any]:
+    from wsrm_mq.views import findings, sentences
+
     sight, at = found.sight, found.sight.at
     states: dict[str, int] = {}
     for (_queue, state), count in at.sequences.items():
@@ -362,6 +377,8 @@ def _refused(sight: overview.Sight) -> list[str]:
 
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
+    from wsrm_mq.views import verdict
+
     if count < verdict.BACKLOG or not rates:
         return str(count)
     gained = rates["delivered"] - rates["accepted"]
@@ -372,6 +389,8 @@ def _ready(count: int, rates: dict[str, float]) -> str:
 
 def _queues(at: overview.Overview) -> list[str]:
     """The fullest of those that programs consume."""
+    from wsrm_mq.views import queues
+
     there = (one for one in at.consumed if one.messages and not one.is_kept)
     fullest = sorted(there, key=lambda one: -one.messages)[:SHOWN]
     return [f"{one.queue}: {queues.told_of(one)}" for one in fullest] or ["nothing waits"]
@@ -418,6 +437,8 @@ class Plugin(click.Command):
             raise _unknown(str(error) if isinstance(error, WSRMError) else repr(error)) from error
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        from wsrm_mq.views import attention
+
         thresholds = (
             f"{n} ({m.meaning}) {m.warning or '-'} {m.critical or '-'}" for n, m in attention.MEASURES.items()
         )
@@ -439,6 +460,8 @@ def _thresholds(
     _context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, attention.Range | None]:
     """``name=range``; an empty range is none."""
+    from wsrm_mq.views import attention
+
     found: dict[str, attention.Range | None] = {}
     for text in given:
         name, _, bounds = text.partition("=")
@@ -472,6 +495,8 @@ def check(
     \b
     Example: wsrm-mq check --store /var/lib/orders/wsrm.db --warning held=100
     """
+    from wsrm_mq.views import attention
+
     with place.looking() as db:
         sight = see(place, db)
     severity = attention.severities(sight, warning, critical)
@@ -488,6 +513,8 @@ def check(
 
 
 def _alarm(name: str, sight: overview.Sight) -> str:
+    from wsrm_mq.views import attention
+
     measure = attention.MEASURES[name]
     if measure.is_flag:
         return measure.facts(sight)[0].sentence.rstrip(".")
@@ -495,6 +522,8 @@ def _alarm(name: str, sight: overview.Sight) -> str:
 
 
 def _figure(name: str, sight: overview.Sight, warning: attention.Thresholds, critical: attention.Thresholds) -> str:
+    from wsrm_mq.views import attention
+
     measure = attention.MEASURES[name]
     limits = ";".join(one.text if one else "" for one in attention.bounds(name, warning, critical))
     return f"{name}={measure.value(sight):.15g}{measure.unit};{limits};0".replace(";;;0", "")

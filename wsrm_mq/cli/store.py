@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from wsrm_mq.acts import sequences
 from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, begun, careful, carry_out, committed
 from wsrm_mq.cli.archive import export_store
 from wsrm_mq.cli.output import Column, Exit, as_json, fields, rows_of, say, table
@@ -15,20 +16,12 @@ from wsrm_mq.cli.place import Place, in_store, now_ms
 from wsrm_mq.cli.status import AGES, INSTANCE, expected, kept_as, lent
 from wsrm_mq.errors import NotAllowed, StoreUnconfirmed
 from wsrm_mq.hints import store_flag
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted, moment, span
 
-with on_use():
-    from wsrm_mq.acts import sequences
-    from wsrm_mq.delivery import janitor
-    from wsrm_mq.envelope import lexical
+if TYPE_CHECKING:
     from wsrm_mq.queue import adopt as verbs
     from wsrm_mq.queue import retention
-    from wsrm_mq.replay import acts
-    from wsrm_mq.store import driver, identity, invariants, port, pruning, transaction
-    from wsrm_mq.store.sqlite import backup as backups
-    from wsrm_mq.store.sqlite import presence, schema, space, witness
-    from wsrm_mq.views import rows
+    from wsrm_mq.store import port, transaction
 
 
 @click.group()
@@ -45,6 +38,8 @@ class Age(click.ParamType):  # type: ignore[type-arg]
     name = "age"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from wsrm_mq.envelope import lexical
+
         try:
             age = lexical.parse_duration(value) or 0 if str(value).startswith("P") else round(float(value) * 1000)
         except (ValueError, OverflowError):
@@ -67,6 +62,8 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
     \b
     Example: wsrm-mq store prune --older-than P1D --dry-run
     """
+    from wsrm_mq.queue import retention
+
     now = now_ms()
     asked = retention.Kept(older_than, ended_before)
     kept = kept_as(place, asked)
@@ -91,6 +88,8 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
 
 def _warn_of_unarchived(db: port.Database, asked: retention.Kept, now: int, would: retention.Pruned) -> None:
     """The store does not know what its configuration says, which may stand in another directory."""
+    from wsrm_mq.store import pruning
+
     if not db.execute(pruning.LAST_ARCHIVED).fetchone()[0]:
         return
     alone = would.minus(expected(db, lambda _partner: asked._replace(until_archived=True), now))
@@ -112,6 +111,8 @@ def _name_a_shorter_age(db: port.Database, place: Place, kept: retention.Kept, n
 
 
 def _let_others_write(db: port.Connection, count: int, took: float) -> None:
+    from wsrm_mq.delivery import janitor
+
     if count % 50 == 0:
         db.checkpoint()
     time.sleep(janitor.rest_after(took))
@@ -136,6 +137,9 @@ def backup(place: Place, target: Path, force: bool) -> None:
     \b
     Example: wsrm-mq store backup /backup/wsrm-monday.db
     """
+    from wsrm_mq.store import invariants
+    from wsrm_mq.store.sqlite import backup as backups
+
     with place.looking(any_known=True):
         pass
     target = target.absolute()
@@ -154,6 +158,8 @@ def vacuum(place: Place, care: Care) -> None:
     \b
     Example: wsrm-mq store vacuum
     """
+    from wsrm_mq.store.sqlite import space
+
     with place.looking():
         pass
     found = space.refuse(place.path)
@@ -197,6 +203,11 @@ def adopt(place: Place, deliver: bool, current: bool, care: Care) -> None:
     \b
     Example: wsrm-mq store adopt --dry-run
     """
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.replay import acts
+    from wsrm_mq.store import identity
+    from wsrm_mq.store.sqlite import presence, witness
+
     if current and deliver:
         raise click.UsageError("--current goes on with everything as it is; leave --deliver out.")
     why = care.why()
@@ -243,6 +254,8 @@ def rehearse_on(place: Place, care: Care) -> None:
     \b
     Example: wsrm-mq store rehearse --store /tmp/copy.db
     """
+    from wsrm_mq.queue import adopt as verbs
+    from wsrm_mq.store.sqlite import witness
 
     def verb(tx: Any) -> None:
         verbs.rehearse(tx, place.path)
@@ -274,6 +287,8 @@ def application(place: Place, care: Care, old: str, new: str) -> None:
     \b
     Example: wsrm-mq store application orders:app shop.orders:app --reason "moved"
     """
+    from wsrm_mq.queue import adopt as verbs
+
     why = care.why()
     if new in PLACEHOLDERS or old in PLACEHOLDERS:
         raise click.UsageError(f"{old} {new}: OLD and NEW stand for the two names; `none` is one without a name.")
@@ -308,6 +323,8 @@ def init(place: Place, care: Care) -> None:
     \b
     Example: wsrm-mq store init --store /var/lib/orders/wsrm.db
     """
+    from wsrm_mq.store.sqlite import schema
+
     is_new = not place.path.exists()
     try:
         schema.ensure(place.path)
@@ -332,6 +349,8 @@ def migrate(place: Place, dry_run: bool) -> None:
     \b
     Example: wsrm-mq store migrate --dry-run
     """
+    from wsrm_mq.store.sqlite import schema
+
     with place.looking(any_known=True) as db:  # a store that is not there is an error, not a new one
         before = schema.revision(db, place.path)
     if not dry_run:
@@ -388,6 +407,9 @@ def info(place: Place) -> None:
 
 
 def _measured(db: port.Database, place: Place) -> dict[str, Any]:
+    from wsrm_mq.store import driver, identity
+    from wsrm_mq.views import rows
+
     found = rows.contents(db)
     oldest = found.oldest_undelivered
     return {
@@ -414,6 +436,8 @@ def verify(context: click.Context, place: Place) -> None:
     \b
     Example: wsrm-mq store verify --store /backup/wsrm-monday.db
     """
+    from wsrm_mq.store import invariants
+
     with place.looking() as db:
         found, doubt = list(invariants.all_findings(db)), place.unconfirmed(db)
     if place.is_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,15 +10,11 @@ from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, changed, done, tried
 from wsrm_mq.cli.output import Column, key, when, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, together
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import moment
 
-with on_use():
+if TYPE_CHECKING:
     from wsrm_mq.server import rights as granting
-    from wsrm_mq.server import tokens
     from wsrm_mq.store import transaction
-    from wsrm_mq.views import query
-
 
 _RIGHTS: Final = {
     "put": "It may put messages into queues of PATTERN.",
@@ -62,6 +58,9 @@ def add(
     Example: wsrm-mq token add shop --put "orders*" --consume thanks --expires 90d
              wsrm-mq token add ops --peek "*" --admin "*" --certificate "CN=ops"
     """
+    from wsrm_mq.server import rights as granting
+    from wsrm_mq.server import tokens
+
     grants = [granting.check_grant(right, pattern) for right in _RIGHTS for pattern in rights[right]]
     if not grants:
         raise click.UsageError("Say what it may: --put, --consume, --peek, --admin or --route, with a pattern.")
@@ -89,6 +88,8 @@ def _told(grants: list[granting.Grant] | tuple[granting.Grant, ...]) -> str:
 
 
 def _span(text: str) -> int:
+    from wsrm_mq.views import query
+
     try:
         return query.span(text)
     except ValueError as error:
@@ -103,6 +104,8 @@ def list_(place: Place) -> None:
     \b
     Example: wsrm-mq token list
     """
+    from wsrm_mq.server import tokens
+
     with place.one_look() as db:
         found = tokens.listed(db)
     columns = (
@@ -125,6 +128,7 @@ def revoke(place: Place, name: str, care: Care) -> None:
     \b
     Example: wsrm-mq token revoke shop
     """
+    from wsrm_mq.server import tokens
 
     def verb(tx: transaction.Transaction) -> None:
         tokens.revoke(tx, name)

@@ -4,10 +4,11 @@ waits for each, and what became of what came."""
 from __future__ import annotations
 
 from shlex import quote
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from wsrm_mq.acts import others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import Care, acting, committed, named
 from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, prose, result, say, when, word, write
@@ -15,14 +16,12 @@ from wsrm_mq.cli.place import Place, in_store, now_ms, over_network, paged
 from wsrm_mq.cli.queue import message_options, put_by_hand
 from wsrm_mq.cli.queue_acts import Clear, clear, filter_option, name_argument
 from wsrm_mq.errors import NotAllowed, NotFound, UnknownQueue, Unrouted
-from wsrm_mq.later import on_use
 from wsrm_mq.views.words import counted
 
-with on_use():
-    from wsrm_mq.acts import others
+if TYPE_CHECKING:
     from wsrm_mq.node import Node
-    from wsrm_mq.queue import browsing, clearing, declaring, express, filters, journaling, retaining, topics
-    from wsrm_mq.store import driver, transaction
+    from wsrm_mq.queue import clearing, declaring, topics
+    from wsrm_mq.store import transaction
     from wsrm_mq.views import queues
 
 
@@ -49,6 +48,9 @@ def list_(place: Place, asked: str | None) -> None:
     Example: wsrm-mq topic list
              wsrm-mq topic list --topic orders/placed
     """
+    from wsrm_mq.queue import topics
+    from wsrm_mq.views import queues
+
     if asked is not None:
         topics.check_topic(asked)
     with place.one_look() as db:
@@ -110,6 +112,8 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
     Example: wsrm-mq topic retain "orders/#" 86400 --reason "for the audit"
              wsrm-mq topic retain "orders/#" 0 --reason "not wanted"
     """
+    from wsrm_mq.queue import retaining
+
     why = care.why()
     lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
 
@@ -146,6 +150,8 @@ def subscriptions(place: Place) -> None:
     \b
     Example: wsrm-mq subscription list
     """
+    from wsrm_mq.views import queues
+
     with place.one_look() as db:
         found, its = queues.subscriptions(db), {one.queue: one for one in queues.consumed(db)}
     columns = (
@@ -165,6 +171,8 @@ def show_subscription(place: Place, name: str) -> None:
     \b
     Example: wsrm-mq subscription show shop/thanks
     """
+    from wsrm_mq.views import queues
+
     with place.one_look() as db:
         durable = [one for one in queues.subscriptions(db) if one.queue == name and one.pattern is not None]
         its = next((one for one in queues.consumed(db) if one.queue == name), None)
@@ -203,6 +211,7 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
     \b
     Example: wsrm-mq subscription drop shop/thanks --reason "shop is no more"
     """
+    from wsrm_mq.queue import clearing, express, topics
 
     def check(tx: transaction.Transaction, found: declaring.Declared) -> None:
         if found.kind != topics.KIND:
@@ -232,6 +241,9 @@ def clients(place: Place) -> None:
     \b
     Example: wsrm-mq client list
     """
+    from wsrm_mq.queue import topics
+    from wsrm_mq.store import driver
+
     with place.one_look() as db:
         found = topics.clients(db, driver.instances_of(driver.file_of(db)), now_ms())
     columns = (
@@ -255,6 +267,8 @@ def journals(place: Place) -> None:
     \b
     Example: wsrm-mq journal list
     """
+    from wsrm_mq.views import queues
+
     with place.one_look() as db:
         found = queues.journals(db)
     columns = (end_of("queue"), end_of("journal"), "messages", "bytes", when("last", "last_at", rank=1))
@@ -275,6 +289,8 @@ def show_journal(place: Place, name: str, after: int, limit: int, wanted: str | 
     Example: wsrm-mq journal show orders
              wsrm-mq journal show orders --filter "outcome = 'dead'"
     """
+    from wsrm_mq.queue import browsing, declaring, filters, journaling
+
     with place.one_look() as db:
         try:
             found = declaring.read(db, f"{name}#journal")
