@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from wsrm_mq.envelope.render import fault, reply_headers, sequence_acknowledgement
+from wsrm_mq.envelope.fault import fault
+from wsrm_mq.envelope.render import reply_headers, sequence_acknowledgement
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.versions import WSA_2004, WSA_2005, WSRM_1_0, WSRM_1_1, AddressingVersion, RMVersion, SOAPVersion

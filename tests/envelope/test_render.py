@@ -6,13 +6,13 @@ import pytest
 from lxml import etree
 
 from tests.envelope.conftest import every_version
+from wsrm_mq.envelope.fault import fault
 from wsrm_mq.envelope.render import (
     ack_requested,
     create_sequence,
     create_sequence_response,
     ending,
     envelope,
-    fault,
     last_message,
     message_pending,
     own_names,

@@ -17,7 +17,7 @@ from wsrm_mq.queue.adopt import adopt
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.store.outside import run_once
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.views import outgoing
+from wsrm_mq.views import next_nodes
 
 
 def keep(one: One, aside: Path, *, with_witness: bool) -> None:
@@ -139,9 +139,9 @@ def test_a_next_node_that_went_back_in_time_unnoticed_is_told_of_and_holds_nothi
     ((told,),) = a.rows("SELECT reason FROM ledger WHERE event = 'forgotten_there'")
     assert told.startswith(f"{restored.url} had acknowledged 4-7 of ")
     with a.node.reader() as db:
-        (found,) = outgoing.next_nodes(db)
-    assert outgoing.needs_attention(found, a.clock(), is_sent=True)
-    assert "It lacks 4-7 of " in outgoing.told_of_node(found, a.clock(), is_sent=True)
+        (found,) = next_nodes.next_nodes(db)
+    assert next_nodes.needs_attention(found, a.clock(), is_sent=True)
+    assert "It lacks 4-7 of " in next_nodes.told_of_node(found, a.clock(), is_sent=True)
 
 
 def test_a_restored_node_whose_next_one_knows_more_of_the_sequence_goes_on_in_another(net: Net, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from wsrm_mq.envelope.render import create_sequence_response, ending, fault, sequence_acknowledgement
+from wsrm_mq.envelope.fault import fault
+from wsrm_mq.envelope.render import create_sequence_response, ending, sequence_acknowledgement
 from wsrm_mq.errors import NotAnswered
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.elements import CloseSequence, SequenceAcknowledgement, TerminateSequence

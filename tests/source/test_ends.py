@@ -11,7 +11,7 @@ from tests.source.partner import ACTION, LOST, THERE, Partner, Said, envelope, t
 from tests.source.test_acknowledgements import ONE, sent_in_vain, silent
 from tests.source.test_replies import none_left
 from tests.source.test_sending import send
-from wsrm_mq.envelope.render import fault as rendered
+from wsrm_mq.envelope.fault import fault as rendered
 from wsrm_mq.envelope.render import sequence_acknowledgement
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.queue.policy import Resend

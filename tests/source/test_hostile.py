@@ -16,8 +16,8 @@ from tests.source.partner import LOST, Partner, Said
 from tests.source.test_acknowledgements import ONE, acknowledged, sent_in_vain
 from tests.source.test_faults import answered_with
 from tests.source.test_sending import send
+from wsrm_mq.envelope.fault import fault as render
 from wsrm_mq.envelope.render import create_sequence_response
-from wsrm_mq.envelope.render import fault as render
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import CreateSequenceRefused, UnknownSequence
 from wsrm_mq.store.clock import wall_clock

@@ -13,7 +13,7 @@ from tests.source.partner import Partner
 from tests.source.test_acknowledgements import ONE
 from tests.source.test_listening import HERE, put, say, taking
 from tests.support.source import OPPOSITES
-from wsrm_mq.envelope.render import fault as rendered
+from wsrm_mq.envelope.fault import fault as rendered
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.testing import EnvelopeFactory, HTTPAnswer, RMVersion, SOAPVersion

@@ -21,7 +21,7 @@ from wsrm_mq.sequence.faults import MalformedMessage
 from wsrm_mq.source import RMSource
 from wsrm_mq.testing import WSRM_1_1, Reply
 from wsrm_mq.versions import MAKE_CONNECTION
-from wsrm_mq.views.outgoing import all_requests, told_of_requests
+from wsrm_mq.views.requests import all_requests, told_of_requests
 
 pytestmark = pytest.mark.parametrize("rm", [WSRM_1_1], ids=["rm1.1"])
 

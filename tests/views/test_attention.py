@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 from wsrm_mq.cli.place import line_of
-from wsrm_mq.views import attention, findings
+from wsrm_mq.views import attention, findings, store_findings
 from wsrm_mq.views.attention import Range, Severity
 from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Room, Sight, Verdicts
 from wsrm_mq.views.query import parse
@@ -73,7 +73,7 @@ def test_a_refusal_is_told_once_under_what_it_means() -> None:
     )
     sight = Sight(NOW, WELL._replace(refused=refused), NONE, room=Room("PT1H", 1, 2_000_000))
     assert sight.lacks_room
-    (fact,) = findings.nothing_taken(sight)
+    (fact,) = store_findings.nothing_taken(sight)
     assert line_of(fact.steps[0]) == "wsrm-mq store prune --older-than PT1H --reason TEXT"
     assert fact.steps[0].effect == "deletes 1 message or more (2.0 MB), settled that long ago"
 
@@ -101,13 +101,13 @@ def test_what_no_process_sends_is_told_where_processes_live() -> None:
 
 def test_where_nothing_may_be_pruned_it_is_said_with_what_else_to_do() -> None:
     full = WELL._replace(is_reserve_spent=True, dead_letters={"/orders": 2})
-    (fact,) = findings.reserve_spent(Sight(NOW, full, NONE, room=Room()))
+    (fact,) = store_findings.reserve_spent(Sight(NOW, full, NONE, room=Room()))
     assert (
         "Nothing may be pruned: what is there is undelivered, a dead letter, or was settled just now." in fact.sentence
     )
     assert fact.sentence.endswith("Free space on the disk: delete other files there.")
     assert [line_of(step) for step in fact.steps] == ["wsrm-mq dead-letter list", "wsrm-mq doctor"]
-    (fact,) = findings.over_max_store(Sight(NOW, WELL, NONE, room=Room(), max_store=1))
+    (fact,) = store_findings.over_max_store(Sight(NOW, WELL, NONE, room=Room(), max_store=1))
     assert fact.sentence.endswith("Raise max_store, and start the service anew.")
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli.acts import Care, ask, careful, signed
-from wsrm_mq.cli.output import Exit, as_json, fields, messages_shown, say, table, write
+from wsrm_mq.cli.output import Exit, as_json, fields, say, table, write
 from wsrm_mq.cli.pipeline import SETTINGS, check_sources, directory, in_session, pipeline
 from wsrm_mq.cli.place import config_option, configured, json_option, now_ms
+from wsrm_mq.cli.progress import messages_shown
 from wsrm_mq.cli.replay import show_header
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed

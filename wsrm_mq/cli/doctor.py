@@ -314,11 +314,11 @@ def _stop_others(patient: Patient) -> tuple[str, str]:
 
 
 def space(patient: Patient) -> Report:
-    from wsrm_mq.views import attention, findings
+    from wsrm_mq.views import attention, store_findings
 
     at, sight = patient.sight.at, patient.sight
     used = f"{size(at.file_bytes)} of store, {size(at.disk_free)} free beside it"
-    first, *_doctor = findings.make_room(sight)
+    first, *_doctor = store_findings.make_room(sight)
     remedy = (line_of(first), f"{first.effect}; or free space on the disk")
     if sight.room is not None and not sight.room.older_than:
         remedy = (f"df -h {shlex.quote(str(patient.place.path.parent))}", "nothing may be pruned: free space there")

@@ -116,14 +116,14 @@ def show(place: Place, which: str | None) -> None:
              wsrm-mq node show https://north.example:8090/rm
     """
     from wsrm_mq.queue import routing
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.views import next_nodes
 
     now = now_ms()
     there = None if which is None else address_of(place.settings, which)
     with place.one_look() as db:
-        here, is_sent = routing.node_name(db), outgoing.is_forwarding(db)
-        found = [one for one in outgoing.next_nodes(db) if there in (None, one.next_hop)]
-        waiting = {one.next_hop: outgoing.waiting_for(db, one.next_hop, _LISTED) for one in found}
+        here, is_sent = routing.node_name(db), next_nodes.is_forwarding(db)
+        found = [one for one in next_nodes.next_nodes(db) if there in (None, one.next_hop)]
+        waiting = {one.next_hop: next_nodes.waiting_for(db, one.next_hop, _LISTED) for one in found}
     if there is not None and not found:
         raise NotFound(f"No route leads to {there}, and nothing waits for it: `wsrm-mq route list` has the routes.")
     if place.is_json:
@@ -132,8 +132,8 @@ def show(place: Place, which: str | None) -> None:
             next_nodes=[
                 {
                     **one._asdict(),
-                    "sentence": outgoing.told_of_node(one, now, is_sent=is_sent),
-                    "next_steps": [step._asdict() for step in place.offered(outgoing.steps_for_node(one))],
+                    "sentence": next_nodes.told_of_node(one, now, is_sent=is_sent),
+                    "next_steps": [step._asdict() for step in place.offered(next_nodes.steps_for_node(one))],
                 }
                 for one in found
             ],
@@ -142,11 +142,11 @@ def show(place: Place, which: str | None) -> None:
         return
     say(f"This is {here.name}.")
     for one in found:
-        prose(outgoing.told_of_node(one, now, is_sent=is_sent))
+        prose(next_nodes.told_of_node(one, now, is_sent=is_sent))
         if waiting[one.next_hop]:
             columns = ("position", end_of("target"), when("stored", "stored_at"), "tries", Column("error", rank=1))
             rows_of(columns, waiting[one.next_hop])
-        place.show_steps(outgoing.steps_for_node(one))
+        place.show_steps(next_nodes.steps_for_node(one))
     if not found:
         say("No route leads to another node: `wsrm-mq route add` makes one.")
 

@@ -28,8 +28,9 @@ import click
 
 from wsrm_mq.cli.acts import Care, named
 from wsrm_mq.cli.archive import SHOWN, tell_store
-from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, tasks_shown, write
+from wsrm_mq.cli.output import SCHEMA_VERSION, Column, Exit, fields, key, say, table, write
 from wsrm_mq.cli.place import json_option, together
+from wsrm_mq.cli.progress import tasks_shown
 from wsrm_mq.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -29,12 +29,12 @@ from wsrm_mq.cli.output import (
     key,
     rows_of,
     say,
-    shown,
     when,
     word,
     write,
 )
 from wsrm_mq.cli.place import Asking, Place, in_store, query_argument
+from wsrm_mq.cli.progress import shown
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed, NotAnswered, NotFound, StoreError, WSRMError
 from wsrm_mq.events.inert import inert

@@ -16,7 +16,7 @@ from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
     from wsrm_mq.store import port, transaction
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.views import requests
 
 _LISTED: Final = 50
 """The most requests of a sequence that are shown."""
@@ -28,10 +28,10 @@ def source() -> None:
     """See the requests that are sent reliably, and repair what is stuck."""
 
 
-def _found(db: port.Database, to: str | None) -> list[outgoing.Requests]:
-    from wsrm_mq.views import outgoing
+def _found(db: port.Database, to: str | None) -> list[requests.Requests]:
+    from wsrm_mq.views import requests
 
-    found = outgoing.all_requests(db, to)
+    found = requests.all_requests(db, to)
     if to is not None and not found:
         raise NotFound(f"No request was sent to {to}: `wsrm-mq source list` has the destinations that there are.")
     return found
@@ -49,10 +49,10 @@ def list_(place: Place, query: str) -> None:
     \b
     Example: wsrm-mq source list
     """
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.views import requests
 
     with place.one_look() as db:
-        found = outgoing.all_requests(db, query=place.query(query))
+        found = requests.all_requests(db, query=place.query(query))
     columns = (end_of("to"), word("state"), "sent", "acknowledged", "waiting", "dead", when("since"))
     more = (when("next", "next_at", rank=1), Column("error", rank=2))
     place.listing("requests", found, (*columns, *more), document=_document)
@@ -71,11 +71,11 @@ def show(place: Place, to: str) -> None:
     \b
     Example: wsrm-mq source show https://partner.example/orders
     """
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.views import requests
 
     with place.one_look() as db:
         found = _found(db, to)
-        waiting = {one.key: outgoing.waiting_of(db, one, _LISTED) for one in found}
+        waiting = {one.key: requests.waiting_of(db, one, _LISTED) for one in found}
     if place.is_json:
         told = [{"sequence": one.sequence, **each._asdict()} for one in found for each in waiting[one.key]]
         as_json(requests=[_document(one) for one in found], waiting=told)
@@ -97,14 +97,14 @@ def explain(place: Place, to: str | None) -> None:
     Example: wsrm-mq source explain
     """
     from wsrm_mq.store import applications
-    from wsrm_mq.views import outgoing
+    from wsrm_mq.views import requests
 
     now = now_ms()
     with place.one_look() as db:
         live = applications.served(db)
-        found = [(one, outgoing.is_sent(one, live)) for one in _found(db, to)]
+        found = [(one, requests.is_sent(one, live)) for one in _found(db, to)]
     told = [
-        (one, outgoing.told_of_requests(one, now, is_sent=is_sent), outgoing.steps_for_requests(one, is_sent=is_sent))
+        (one, requests.told_of_requests(one, now, is_sent=is_sent), requests.steps_for_requests(one, is_sent=is_sent))
         for one, is_sent in found
     ]
     if place.is_json:
@@ -125,7 +125,7 @@ def explain(place: Place, to: str | None) -> None:
         place.show_steps(steps)
 
 
-def _document(one: outgoing.Requests) -> dict[str, Any]:
+def _document(one: requests.Requests) -> dict[str, Any]:
     return {field: value for field, value in one._asdict().items() if field != "key"}
 
 

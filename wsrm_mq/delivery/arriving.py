@@ -15,8 +15,9 @@ from wsrm_mq.delivery.hearing import HandOver, tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import with_end_of_outbound
 from wsrm_mq.delivery.posted import Answered, Posted, read
 from wsrm_mq.delivery.requesting import reply_in, tell_replied, with_taken
+from wsrm_mq.envelope.fault import fault
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.render import ending, fault, sequence_acknowledgement
+from wsrm_mq.envelope.render import ending, sequence_acknowledgement
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.hearing import Said, hear

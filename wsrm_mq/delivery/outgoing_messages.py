@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.envelope.render import ending, fault, own_names
+from wsrm_mq.envelope.fault import fault
+from wsrm_mq.envelope.render import ending, own_names
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.queue.arrival import Receipt

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Final, NamedTuple, TypeVar
 
 from wsrm_mq.envelope import render
+from wsrm_mq.envelope.fault import fault as render_fault
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.render import fault as render_fault
 from wsrm_mq.envelope.rewrite import NotAnEnvelope, fault_in, piggyback
 from wsrm_mq.envelope.stream import content_type_of, soap_version_of
 from wsrm_mq.errors import EnvelopeError

@@ -17,8 +17,8 @@ from wsrm_mq.store.applications import sent_queue, source_queue
 from wsrm_mq.store.counting import BOUNDS, RECEIVED
 from wsrm_mq.store.driver import snapshot
 from wsrm_mq.store.port import Database
-from wsrm_mq.views.outgoing import Requests
 from wsrm_mq.views.overview import OTHER, Counted, Overview, counters, overview, shown_queues
+from wsrm_mq.views.requests import Requests
 
 
 class Scrape(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from wsrm_mq.acts import Step, others
-from wsrm_mq.views import findings
+from wsrm_mq.views import findings, store_findings
 from wsrm_mq.views.overview import Fact, Sight
 
 # Thresholds in Nagios' own notation.
@@ -100,27 +100,27 @@ def _alarm(
 
 
 MEASURES: Final = {
-    "locked": _alarm("1: the store cannot be written", findings.locked, lambda s: s.is_locked),
+    "locked": _alarm("1: the store cannot be written", store_findings.locked, lambda s: s.is_locked),
     "over_max_store": _alarm(
         "1: max_store is reached, as it is configured here",
-        findings.over_max_store,
+        store_findings.over_max_store,
         lambda s: s.is_over,
     ),
     "not_adopted": _alarm(
         "1: the store is not served before an operator adopts it",
-        findings.doubt,
+        store_findings.doubt,
         lambda s: bool(s.doubt),
     ),
-    "reserve_spent": _alarm("1: the disk is full", findings.reserve_spent, lambda s: s.at.is_reserve_spent),
+    "reserve_spent": _alarm("1: the disk is full", store_findings.reserve_spent, lambda s: s.at.is_reserve_spent),
     "nothing_taken": _alarm(
         "reasons in 5 minutes why no message is taken at all (max_store, disk_full, store_locked, "
         "store_unavailable, overloaded)",
-        findings.nothing_taken,
+        store_findings.nothing_taken,
     ),
     "recovered": Measure(
         "1: no message was taken within the last 5 minutes, for a reason that is over",
-        findings.recovered,
-        lambda s: bool(findings.recovered(s)),
+        store_findings.recovered,
+        lambda s: bool(store_findings.recovered(s)),
     ),
     "deadly": _alarm(
         "messages that two or more processes in a row have died with",
@@ -129,15 +129,15 @@ MEASURES: Final = {
     ),
     "instances": Measure(
         "processes of the service that live",
-        findings.instances,
+        store_findings.instances,
         lambda s: len(s.at.instances) or int(not s.at.is_served),
         warning="",
         critical="1:",
     ),
-    "unserved": _alarm("queues of applications that no process serves", findings.unserved),
+    "unserved": _alarm("queues of applications that no process serves", store_findings.unserved),
     "disk_free": Measure(
         "free space beside the store",
-        findings.disk_free,
+        store_findings.disk_free,
         lambda s: s.at.disk_free,
         unit="B",
         warning="100000000:",
@@ -152,17 +152,17 @@ MEASURES: Final = {
     ),
     "refused": Measure(
         "limits, or hooks at fault, that refused messages in 5 minutes",
-        findings.refused,
+        store_findings.refused,
         listing=others.FAILURES.step(""),
     ),
     "turned_away": Measure(
         "partners that were refused a sequence in 24 h, and have no newer one",
-        findings.turned_away,
+        store_findings.turned_away,
         listing=others.FAILURES.step("", "reason:CreateSequenceRefused"),
     ),
-    "unsent": _alarm("1: something waits for a minute to be sent, and no process takes it up", findings.unsent),
+    "unsent": _alarm("1: something waits for a minute to be sent, and no process takes it up", store_findings.unsent),
     "not_sent": Measure(
-        "kinds of acknowledgements and faults that their addresses did not take in 5 minutes", findings.not_sent
+        "kinds of acknowledgements and faults that their addresses did not take in 5 minutes", store_findings.not_sent
     ),
     "faulted": Measure(
         "messages answered with a fault in 24 h, not confirmed",
@@ -250,10 +250,12 @@ MEASURES: Final = {
         listing=others.NODE.step(""),
     ),
     "unplaced": Measure("1: what another node has handed over waits for its place for a minute", findings.unplaced),
-    "dead_instances": Measure("processes that died unnoticed", findings.dead_instances, lambda s: s.at.dead_instances),
+    "dead_instances": Measure(
+        "processes that died unnoticed", store_findings.dead_instances, lambda s: s.at.dead_instances
+    ),
     "strangers_turned_away": Measure(
         "1: a source that fits no partner was refused a sequence in 24 h, and none has a newer one",
-        findings.strangers_turned_away,
+        store_findings.strangers_turned_away,
         warning="",
     ),
     "retrying": Measure(

@@ -20,7 +20,8 @@ from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import bound
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT
-from wsrm_mq.views.query import Query, Term, asked_for, failed_like, parse
+from wsrm_mq.views.conditions import failed_like
+from wsrm_mq.views.query import Query, Term, asked_for, parse
 from wsrm_mq.views.reading import what_fits
 from wsrm_mq.views.rows import REFUSED, Refusal, key_of, option_named, refusals
 from wsrm_mq.views.words import ELLIPSIS

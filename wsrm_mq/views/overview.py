@@ -20,19 +20,11 @@ from wsrm_mq.store.counting import SHOWN
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle
 from wsrm_mq.store.sql import compiled, p
-from wsrm_mq.views.outgoing import (
-    NextNode,
-    OutgoingView,
-    Requests,
-    all_requests,
-    is_forwarding,
-    next_nodes,
-    unacknowledged,
-    unplaced_since,
-    unsent_since,
-)
+from wsrm_mq.views.next_nodes import NextNode, is_forwarding, next_nodes, unplaced_since
+from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
 from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
 from wsrm_mq.views.reading import sequence
+from wsrm_mq.views.requests import Requests, all_requests
 from wsrm_mq.views.rows import (
     ACK_NOT_SENT,
     NO_SEQUENCE,

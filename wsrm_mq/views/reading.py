@@ -18,8 +18,9 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import published as views
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import bound, compiled, p
+from wsrm_mq.views.conditions import conditions
 from wsrm_mq.views.naming import find_sequence, refuse_unknown
-from wsrm_mq.views.query import Query, Term, conditions
+from wsrm_mq.views.query import Query, Term
 from wsrm_mq.views.rows import (
     LedgerView,
     MessageDetail,
