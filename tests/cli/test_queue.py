@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Service
-from tests.cli.test_completion import offered
+from tests.cli.test_completing import offered
 from tests.support.commands import Wsrm, document
 from wsrm_mq.node import connect
 from wsrm_mq.queue import clearing

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_completion import offered
+from tests.cli.test_completing import offered
 from tests.cli.test_queue import WHY, acts
 from tests.support.commands import Wsrm, document
 from wsrm_mq.node import connect

@@ -1,4 +1,5 @@
-"""``wsrm-mq failure``, ``message attempts`` and ``message headers``: what went wrong, and what of it is alike."""
+"""What went wrong and what of it is alike, the inbound queue of each connection, and what operators did: `failure`,
+`message attempts` and `message headers`, `connection` and `audit`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,17 @@ import pytest
 
 from tests.cli.conftest import HOUR, MINUTE, Service
 from tests.cli.test_terminal import typed
+from tests.queue.build import sender
 from tests.support.commands import Wsrm, document
 from tests.support.in_process import FACTORY
 from wsrm_mq.queue.arrival import Body
+from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy
+from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.inbound import InboundSequence
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT
+from wsrm_mq.versions import WSRM_1_1
 from wsrm_mq.views import failures as grouping
 
 PLACE = "/srv/shop/orders.py:41 Orders.put"
@@ -340,3 +345,149 @@ def test_of_what_retention_has_emptied_the_request_is_left(wsrm: Wsrm, service: 
     ended = wsrm("message", "headers", 1)
     assert (ended.exit_code, "User-Agent    Axis" in ended.stdout) == (0, True)
     assert "was freed by retention" in ended.stderr
+
+
+@pytest.fixture
+def two(service: Service) -> list[int]:
+    """Two connections that took turns: numbers 3, 1 and 4 came on the first, 2 on the second. Answers when."""
+    alice = sender(WSRM_1_1, principal="alice")
+    sequence = service.instance.create()
+    request = CreateSequence(None, None)
+    private = service.instance.run(lambda tx: create(tx, alice, request, None, QueuePolicy())).created
+    assert private is not None
+    times = []
+    for identifier, number, connection, who in (
+        (sequence, 3, "192.0.2.1:5000/aa", {}),
+        (sequence, 1, "192.0.2.1:5000/aa", {}),
+        (sequence, 2, "192.0.2.1:5001/bb", {}),
+        (private, 1, "192.0.2.1:5000/aa", {"sender": alice}),
+    ):
+        times.append(service.clock.advance(1_000))
+        receipt = service.instance.take(
+            identifier.terms.identifier,
+            number,
+            connection=connection,
+            environ='{"REMOTE_ADDR":"192.0.2.1"}',
+            **who,
+        )
+        assert receipt.fault is None
+    service.deliver(sequence, 1)
+    return times
+
+
+def test_the_list_tells_who_sent_how_much_and_what_of_it_waits(wsrm: Wsrm, two: list[int]) -> None:
+    found = document(wsrm("connection", "list", "--json"))["connections"]
+    assert found == [
+        {
+            "name": "192.0.2.1:5000/aa",
+            "peer": "192.0.2.1",
+            "principal": "alice",
+            "messages": 3,
+            "unsettled": 2,
+            "first_seen": two[0],
+            "last_seen": two[3],
+        },
+        {
+            "name": "192.0.2.1:5001/bb",
+            "peer": "192.0.2.1",
+            "principal": None,
+            "messages": 1,
+            "unsettled": 1,
+            "first_seen": two[2],
+            "last_seen": two[2],
+        },
+    ]
+    (shown,) = document(wsrm("connection", "list", "--json", "--limit", 1))["connections"]
+    assert shown == found[0]
+
+
+def test_the_list_for_people_has_a_line_for_each(wsrm: Wsrm, two: list[int]) -> None:
+    head, *lines = wsrm("connection", "list").stdout.splitlines()
+    assert head.split("\t") == ["name", "peer", "principal", "messages", "unsettled", "first seen", "last seen"]
+    assert [line.split("\t")[:5] for line in lines] == [
+        ["192.0.2.1:5000/aa", "192.0.2.1", "alice", "3", "2"],
+        ["192.0.2.1:5001/bb", "192.0.2.1", "", "1", "1"],
+    ]
+
+
+@pytest.mark.parametrize("name", ["192.0.2.1:5000/aa", "192.0.2.1:5000"])
+def test_a_connection_shows_its_messages_in_the_order_of_receipt(wsrm: Wsrm, two: list[int], name: str) -> None:
+    found = document(wsrm("connection", "show", name, "--json"))
+    assert found["connection"]["messages"] == 3
+    assert [(one["position"], one["number"], one["state"]) for one in found["messages"]] == [
+        (1, 3, "ready"),
+        (2, 1, "delivered"),
+        (4, 1, "leased"),
+    ]
+    piece = document(wsrm("connection", "show", name, "--json", "--after", 1, "--limit", 1))
+    assert [one["position"] for one in piece["messages"]] == [2]
+    assert piece["next"] == 2
+    lines = wsrm("connection", "show", name).stdout
+    assert "unsettled" in lines
+    assert lines.splitlines()[-1].startswith("4\t/orders\t")
+
+
+def test_what_is_not_there_or_not_clear_is_said_so(wsrm: Wsrm, two: list[int]) -> None:
+    missing = wsrm("connection", "show", "198.51.100.1")
+    assert missing.exit_code == 3
+    assert "`wsrm-mq connection list` shows those there are" in missing.stderr
+    unclear = wsrm("connection", "show", "192.0.2.1:500")
+    assert unclear.exit_code == 3
+    assert "fits several connections: 192.0.2.1:5000/aa, 192.0.2.1:5001/bb" in unclear.stderr
+
+
+def test_an_empty_store_has_no_connections(wsrm: Wsrm, service: Service) -> None:
+    assert document(wsrm("connection", "list", "--json")) == {"connections": []}
+
+
+@pytest.fixture
+def acted(service: Service, wsrm: Wsrm) -> list[str]:
+    """Two sequences that were blocked: ada resumed the first, bob skipped a message of the second."""
+    first, second = service.sequence(1), service.sequence(1, 2)
+    for made in (first, second):
+        service.fail(made, 1, "no disk")
+    for command, actor in (
+        (("resume", first.terms.identifier), "ada"),
+        (("skip", second.terms.identifier, 1), "bob"),
+    ):
+        done = wsrm("sequence", *command, "--yes", "--actor", actor, "--reason", f"{actor} says\nso")
+        assert done.exit_code == 0, done.output
+    return [first.terms.identifier, second.terms.identifier]
+
+
+def events(wsrm: Wsrm, *options: object) -> list[tuple[str, str]]:
+    return [(one["actor"], one["event"]) for one in document(wsrm("audit", "list", "--json", *options))["acts"]]
+
+
+def test_acts_are_listed_the_newest_last(wsrm: Wsrm, acted: list[str]) -> None:
+    assert events(wsrm) == [("ada", "resumed"), ("bob", "dead"), ("bob", "skipped")]
+    (*_rest, last) = document(wsrm("audit", "list", "--json"))["acts"]
+    assert last["sequence"] == acted[1]
+    assert (last["number"], last["reason"]) == (1, "bob says\nso")
+    assert wsrm("audit", "list").stdout.splitlines()[-1].endswith("\tbob says")
+
+
+def test_they_are_found_by_a_query(wsrm: Wsrm, acted: list[str]) -> None:
+    assert events(wsrm, "--actor", "ada") == [("ada", "resumed")]
+    assert events(wsrm, "-actor:ada", "event:skipped") == [("bob", "skipped")]
+    assert events(wsrm, f"seq:{acted[0][-12:]}") == [("ada", "resumed")]
+    assert events(wsrm, "outcome:dead") == [("bob", "dead"), ("bob", "skipped")]
+    assert events(wsrm, "state:created", "msg:2") == []
+    assert events(wsrm, "--since", "2100-01-01") == []
+    assert events(wsrm, "since:2h", "reason:ada") == [("ada", "resumed")]
+    assert events(wsrm, "verdict:running,faulted") == []
+    assert len(events(wsrm, "-verdict:running,faulted")) == 3
+
+
+def test_the_list_goes_on_with_what_was_done_before(wsrm: Wsrm, acted: list[str]) -> None:
+    newest = document(wsrm("audit", "list", "--json", "--limit", 2))
+    assert [one["event"] for one in newest["acts"]] == ["dead", "skipped"]
+    assert events(wsrm, "--before", newest["next"]) == [("ada", "resumed")]
+    assert f"--before {newest['next']}" in wsrm("audit", "list", "--limit", 2).stderr
+
+
+def test_what_was_done_is_found_by_its_index(acted: list[str], service: Service) -> None:
+    steps = service.instance.rows(
+        "EXPLAIN QUERY PLAN SELECT * FROM ledger_events WHERE actor IS NOT NULL AND key < 9 ORDER BY key DESC LIMIT 5"
+    )
+    assert "SEARCH ledger USING INDEX ledger_acts (id<?)" in [row["detail"] for row in steps]
