@@ -127,6 +127,39 @@ def test_a_queue_of_express_messages_that_no_process_keeps_is_told(node: Node, p
     assert "unkept" not in attention(wsrm)
 
 
+KILLED_BETWEEN_TWO_PARTS = """
+import os
+from wsrm_mq.cli import main
+from wsrm_mq.queue import clearing
+rest, parts = clearing.purge_deleted, []
+def purge_deleted(key, tx):
+    parts.append(key)
+    if len(parts) == 2:
+        os.kill(os.getpid(), 9)
+    return rest(key, tx)
+clearing.purge_deleted = purge_deleted
+main()
+"""
+
+
+def test_a_queue_that_was_deleted_by_half_is_told_and_its_deletion_is_gone_on_with(
+    node: Node, path: Path, wsrm: Wsrm
+) -> None:
+    node.put_many("orders", range(700))
+    command = ("queue", "delete", "orders", "--reason", "moved", "--yes")
+    killed = subprocess.run([sys.executable, "-c", KILLED_BETWEEN_TWO_PARTS, *command], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert attention(wsrm) == {}, "it may go on just now"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE queue SET counted_at = counted_at - 60000")
+        ((name,),) = db.execute("SELECT name FROM queue WHERE name LIKE 'orders#%'").fetchall()
+    found = attention(wsrm)["half_deleted"]
+    assert found["sentence"].startswith(f"{name} is deleted, and the process that gave up what it had has ended: 200 ")
+    typed_all(wsrm, found)
+    assert attention(wsrm) == {}
+    assert wsrm("queue", "show", "orders").exit_code == 3
+
+
 def test_a_lease_that_is_lost_again_and_again_is_told(node: Node, path: Path, wsrm: Wsrm) -> None:
     node.declare("orders", lease=0.05, retry=[0])
     position = node.put("orders", b"1")

@@ -132,7 +132,6 @@ INNER = {
         "submit",
         "forget",
         "hand_back",
-        "is_large",
         "purged",
         "reader",
         "refuse_in_transaction",

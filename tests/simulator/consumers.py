@@ -268,7 +268,8 @@ class Jobs:
             return False
         lower = draw.choice(list(self.accepted))
         name = next((name for name, key in self.queues.items() if key == self.accepted[lower].queue), "jobs")
-        self._operator.commit(lambda tx: clearing.purge(tx, declared(tx, name), lower, lower + draw.randint(0, 2)))
+        upper = lower + draw.randint(0, 2)
+        self._operator.commit(lambda tx: clearing.purge(lower, tx, name=name, upper=upper))
         for position, held in self._held.items():
             if self._lasts(held) and self._stored.outcome(position) == "purged":
                 raise Violation(f"position {position} is purged while {held.process} has it")

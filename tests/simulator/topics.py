@@ -12,7 +12,6 @@ from tests.simulator.oracle import Violation
 from tests.simulator.process import Process
 from tests.simulator.stored import Stored
 from wsrm_mq.queue.adding import Header, Put
-from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.declaring import Declared, declare, declared
 from wsrm_mq.queue.filters import parse
 from wsrm_mq.queue.retaining import Since, log_of, replay, retain
@@ -150,7 +149,7 @@ class Topics:
     def _leaving(self, draw: random.Random) -> Part:
         name = draw.choice(["1", "2"])
 
-        def is_stored(_cleared: Cleared) -> None:
+        def is_stored(_part: object) -> None:
             self._jobs.counts["subscriptions ended"] += 1
             queue = self._jobs.queues[f"{CLIENT}/{name}"]
             self._jobs.is_deleted(queue)

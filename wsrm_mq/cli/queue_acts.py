@@ -210,52 +210,44 @@ def _bindable(tx: transaction.Transaction, name: str) -> declaring.Declared:
 
 
 class Clear(NamedTuple):
-    """A way to clear a queue. ``last``: its last transaction, which does what is left; much is given up in parts ahead
-    of it, between which others write, where ``check`` has raised nothing. ``takes_leased``: leases keep nothing."""
+    """A way to clear a queue: its ``first`` transaction, where ``check`` raises nothing, and the ``rest`` of them,
+    between which others write. ``takes_leased``: leases keep nothing."""
 
     event: str
     text: str
-    reason: str
-    last: Callable[[transaction.Transaction, declaring.Declared], clearing.Cleared]
+    first: Callable[[transaction.Transaction, declaring.Declared], clearing.Part]
+    rest: Callable[[int, transaction.Transaction], clearing.Part]
     check: Callable[[transaction.Transaction, declaring.Declared], None] = lambda _tx, _found: None
     takes_leased: bool = False
 
 
 def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper: int | None = None) -> None:
-    from wsrm_mq.queue import browsing, clearing
+    from wsrm_mq.queue import clearing
 
     why = care.why()
 
-    def checked(tx: transaction.Transaction) -> tuple[declaring.Declared, clearing.Cleared]:
+    def checked(tx: transaction.Transaction) -> declaring.Declared:
         found = consumed(tx.db, name)
         if not found.is_declared:
             steps = "`wsrm-mq dead-letter discard QUERY` gives dead letters up."
             raise NotAllowed(f"{name} is a queue of the store's own: {steps}")
         with _by_command(name):
             how.check(tx, found)
-        count, leased = clearing.tally(tx, found, lower, upper)
-        return found, clearing.Cleared(count + leased) if how.takes_leased else clearing.Cleared(count, leased)
+        return found
 
-    def last(tx: transaction.Transaction) -> clearing.Cleared:
-        found, _count = checked(tx)
+    def would(tx: transaction.Transaction) -> clearing.Cleared:
+        count, leased = clearing.tally(tx, checked(tx), lower, upper)
+        return clearing.Cleared(count + leased) if how.takes_leased else clearing.Cleared(count, leased)
+
+    def first(tx: transaction.Transaction) -> clearing.Part:
+        found = checked(tx)
         with _by_command(name):
-            cleared = how.last(tx, found)
+            part = how.first(tx, found)
         tx.add_ledger(how.event, found.key, **why)
-        return cleared
+        return part
 
     def do(is_dry: bool) -> clearing.Cleared:
-        found, count = place.run(checked, dry_run=True)
-        if is_dry:
-            return count
-        given_up = 0
-        if count.settled > clearing.PIECE:
-            with place.looking() as db:
-                newest = browsing.last_unsettled(db, found)
-            to = newest if upper is None else min(upper, newest)
-            part = partial(clearing.purge_part, name=name, upper=to, reason=how.reason)
-            given_up = clearing.in_parts(place.run, part, lower).settled
-        rest = place.run(last)
-        return rest._replace(settled=given_up + rest.settled)
+        return place.run(would, dry_run=True) if is_dry else clearing.in_parts(place.run, first, how.rest)
 
     def tell(cleared: Any) -> None:
         left = f"; {counted(cleared.skipped, 'message')} that consumers have leased stay" if cleared.skipped else ""
@@ -297,12 +289,13 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
     \b
     Example: wsrm-mq queue purge orders --to 42 --reason "test data"
     """
-    from wsrm_mq.queue import clearing
+    from wsrm_mq.queue import browsing, clearing
 
-    def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
-        return clearing.purge(tx, found, lower, upper)
-
-    clear(place, care, name, Clear("queue_purged", "purge", "purged", rest), lower, upper)
+    with place.looking() as db:
+        newest = browsing.last_unsettled(db, consumed(db, name))
+    to = newest if upper is None else min(upper, newest)
+    part = partial(clearing.purge, name=name, upper=to)
+    clear(place, care, name, Clear("queue_purged", "purge", lambda tx, _found: part(lower, tx), part), lower, to)
 
 
 @click.command()
@@ -328,7 +321,8 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
             if if_unused:
                 topics.refuse_used(tx, found.name)
 
-    def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
+    def first(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Part:
         return express.delete(tx, found, if_empty=if_empty, force=force)
 
-    clear(place, care, name, Clear("queue_deleted", "delete", "queue_deleted", rest, check, takes_leased=force))
+    how = Clear("queue_deleted", "delete", first, clearing.purge_deleted, check, takes_leased=force)
+    clear(place, care, name, how)

@@ -220,10 +220,11 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
             clearing.refuse_busy(tx, found, if_empty=False)
             express.refuse_kept(tx, found)
 
-    def rest(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Cleared:
+    def first(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Part:
         return express.delete(tx, found, force=force)
 
-    clear(place, care, name, Clear("subscription_dropped", "drop", "queue_deleted", rest, check, takes_leased=force))
+    how = Clear("subscription_dropped", "drop", first, clearing.purge_deleted, check, takes_leased=force)
+    clear(place, care, name, how)
 
 
 @click.group()

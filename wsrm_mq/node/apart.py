@@ -79,7 +79,7 @@ class DeadLetters:
 
     def _each(self, part: Callable[[int, Transaction], Part]) -> int:
         """Do an act on dead letters in parts, between which others write. Answers on how many."""
-        done = (clearing.in_parts(partial(place.call, wakes=True), part, 0) for place in self._places)
+        done = (clearing.in_parts(partial(place.call, wakes=True), partial(part, 0), part) for place in self._places)
         return clearing.together(done).settled
 
     def _check(self, positions: object) -> None:

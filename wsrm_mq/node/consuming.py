@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Final, cast
 
 from wsrm_mq.errors import ConfigurationError
@@ -205,7 +206,8 @@ class Consuming(Subscribing, Opened):
     def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
         """End a subscription to topics: nothing is collected for it any more, and what was is purged."""
         checks.check_who("client", client)
-        return self.call(lambda tx: topics.unsubscribe(tx, client or self.name or "", name))
+        first = partial(topics.unsubscribe, client=client or self.name or "", name=name)
+        return clearing.in_parts(self.call, first, clearing.purge_deleted)
 
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:

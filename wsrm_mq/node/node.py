@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -19,7 +19,7 @@ from wsrm_mq.node.producing import Producing
 from wsrm_mq.node.queues import Queues
 from wsrm_mq.node.subscription import Acknowledging, Subscription
 from wsrm_mq.queue import browsing, clearing, declaring, express, topics
-from wsrm_mq.queue.clearing import Cleared
+from wsrm_mq.queue.clearing import Cleared, Part
 from wsrm_mq.queue.policies import Durability, QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
 from wsrm_mq.queue.subscribing import Terms
@@ -93,10 +93,11 @@ class Node(Place):
         force: bool = False,
         actor: str = clearing.ACTOR,
     ) -> Cleared:
-        """Delete a queue; what it has is purged, in parts before it goes where that is much. Raises ``QueueBusy`` where
-        something is leased, ``if_empty`` where it has a message, ``if_unused`` where a program that lives has
-        subscribed to it; and ``KeeperGone`` where the process that keeps its express messages does not answer. With
-        ``force`` none of these: then what that keeps is lost, which is on record. ``actor``: who, for the ledger."""
+        """Delete a queue: at once nothing is put there or leased any more, and what it has is purged, where that is
+        much in parts. Raises ``QueueBusy`` where something is leased, ``if_empty`` where it has a message,
+        ``if_unused`` where a program that lives has subscribed to it; and ``KeeperGone`` where the process that keeps
+        its express messages does not answer. With ``force`` none of these: then what that keeps is lost, which is on
+        record. ``actor``: who, for the ledger."""
         self.refuse_in_transaction("What is deleted")
 
         def refuse(tx: Unit) -> None:
@@ -105,34 +106,25 @@ class Node(Place):
                 if if_unused:
                     topics.refuse_used(tx, queue)
 
-        def verb(tx: Unit) -> Cleared:
+        def verb(tx: Unit) -> Part:
             refuse(tx)
             found = declaring.declared(tx, queue)
             tx.add_ledger("queue_deleted", found.key, actor=actor)
             return express.delete(tx, found, force=force)
 
         self._send_of(queue)
+        there = Cleared(0)
         if self.express.places([queue]):  # these are in another store: they stay unless the rest goes
             self.call(refuse)
             there = self.express.delete(queue, if_empty=if_empty, force=force)
-        else:
-            there = self._purged_before(queue, refuse)
-        return clearing.together([there, self.call(verb, wakes=True)])
-
-    def _purged_before(self, queue: str, refuse: Callable[[Unit], None]) -> Cleared:
-        """Much that is in a queue which is to be deleted goes before it, in parts between which others write."""
-        if not self.is_large(queue) or queue in self.express.keepers(fresh=True):
-            return Cleared(0)
-        self.call(refuse)
-        return self.purged(queue, 0, None, "queue_deleted")._replace(skipped=0)
+        return clearing.together([there, self._in_parts(verb, clearing.purge_deleted)])
 
     def unsubscribe(self, name: str, *, client: str | None = None) -> Cleared:
         check_who("client", client)
         queue = self.call(lambda tx: topics.durable(tx, client or self.name or "", name)).name
         self._send_of(queue)
         there = self.express.delete(queue, force=True)
-        before = self._purged_before(queue, lambda _tx: None)
-        return clearing.together([there, before, super().unsubscribe(name, client=client)])
+        return clearing.together([there, super().unsubscribe(name, client=client)])
 
     def _send_of(self, queue: str) -> None:
         """Send what consumers of this process have acknowledged of a queue: it is taken, and not purged."""

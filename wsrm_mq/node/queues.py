@@ -12,7 +12,7 @@ from wsrm_mq.node.neighbours import Neighbouring, Offer, offer
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.queue import browsing, clearing, declaring, express, rerouting, retaining, routing, topics
 from wsrm_mq.queue.browsing import Stats
-from wsrm_mq.queue.clearing import Cleared
+from wsrm_mq.queue.clearing import Cleared, Part
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import Leased
 from wsrm_mq.queue.policies import QueuePolicy
@@ -64,10 +64,14 @@ class Queues(Neighbouring, Opened):
         """Delete a queue, as far as it is in this node's store. See ``Node.delete``."""
         self.refuse_in_transaction("What is deleted")
 
-        def verb(tx: Unit) -> Cleared:
+        def verb(tx: Unit) -> Part:
             return express.delete(tx, declaring.declared(tx, queue), if_empty=if_empty, force=force)
 
-        return self.call(verb, wakes=True)
+        return self._in_parts(verb, clearing.purge_deleted)
+
+    def _in_parts(self, first: Callable[[Unit], Part], rest: Callable[[int, Unit], Part]) -> Cleared:
+        """Do an act in parts, between which others write."""
+        return clearing.in_parts(partial(self.call, wakes=True), first, rest)
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None, *, actor: str = clearing.ACTOR) -> Cleared:
         """Give up what is not leased, between two positions where those are given. It is done in parts, between which
@@ -79,20 +83,13 @@ class Queues(Neighbouring, Opened):
         self.call(lambda tx: tx.add_ledger("queue_purged", declaring.declared(tx, queue).key, actor=actor))
         return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
-    def purged(self, queue: str, lower: int, upper: int | None, reason: str = "purged") -> Cleared:
+    def purged(self, queue: str, lower: int, upper: int | None) -> Cleared:
         """Purge a queue, as far as it is in this node's store."""
         with self.reader() as db:
             last = browsing.last_unsettled(db, declaring.read(db, queue))
         to = last if upper is None else min(upper, last)
-        part = partial(clearing.purge_part, name=queue, upper=to, reason=reason)
-        return clearing.in_parts(partial(self.call, wakes=True), part, lower)
-
-    def is_large(self, queue: str) -> bool:
-        """Whether a queue has more than one transaction purges, as far as it is in this node's store."""
-        with self.reader() as db:
-            every = {"queue": declaring.read(db, queue).key, "lower": 0, "upper": 2**63 - 1}
-            found = db.execute(consuming.UNSETTLED_IN.text, {**every, "count": clearing.PIECE + 1}).fetchall()
-            return len(found) > clearing.PIECE
+        part = partial(clearing.purge, name=queue, upper=to)
+        return self._in_parts(partial(part, lower), part)
 
     def stats(self, queue: str) -> Stats:
         """Count the messages of a queue, by state; and say which process keeps the express ones among them."""

@@ -136,7 +136,7 @@ def check_peek(queue: Declared) -> None:
 def every(db: Database) -> list[Declared]:
     """Every queue that is not deleted, by name."""
     found = (Declared(*row) for row in db.execute(queues.EVERY_QUEUE))
-    return [one for one in found if not one.name.endswith(f"#{one.key}")]
+    return [one for one in found if not one.is_deleted]
 
 
 def has(db: Database, name: str) -> bool:

@@ -46,8 +46,8 @@ class Swept(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The result of one transaction of several. ``next``: the place where the next one begins; ``None``: it was the
-    last."""
+    """The result of one transaction of several. ``next``: the place where the next one begins, of a queue that is
+    deleted its key; ``None``: it was the last."""
 
     cleared: Cleared
     next: int | None
@@ -68,7 +68,7 @@ def settle_where(
     verb = _ACTIONS[action]
     settled = skipped = 0
     leased: dict[int, int] = {}
-    for positions in _positions(tx, queue, wanted, 0, _LAST):
+    for positions in _positions(tx, queue.key, wanted, 0, _LAST):
         holders = {one.position: holder_of(tx, one) for one in standing(tx, positions).values()}
         here = {position: fence for position, (owner, fence) in holders.items() if owner == tx.instance}
         mine = {position: fence for position, fence in here.items() if own is None or position in own}
@@ -79,38 +79,33 @@ def settle_where(
     return Swept(Cleared(settled, skipped), leased)
 
 
-def purge(
-    tx: Transaction, queue: Declared, lower: int = 0, upper: int | None = None, *, reason: str = "purged"
-) -> Cleared:
-    """Give up what is not leased between two positions, the last where ``upper`` is ``None``: its outcome is
-    ``purged``."""
-    last = _LAST if upper is None else upper
-    return together(_purge(tx, positions, reason) for positions in _positions(tx, queue, None, lower, last))
-
-
 def tally(tx: Transaction, queue: Declared, lower: int = 0, upper: int | None = None) -> Cleared:
-    """Count what ``purge`` would give up, and what it would skip as leased."""
+    """Count what a purge would give up, and what it would skip as leased."""
     bounds = {"queue": queue.key, "now": tx.now, "lower": lower, "upper": _LAST if upper is None else upper}
     count, leased = tx.execute(consuming.TALLY, bounds).fetchone()
     return Cleared(count - leased, leased)
 
 
-def in_parts(call: Callable[[Callable[[Transaction], Part]], Part], verb: Callable[..., Part], begins: int) -> Cleared:
-    """Do an act in as many transactions as it takes, each by ``call``: what others write goes between them. ``verb``
+def in_parts(
+    call: Callable[[Callable[[Transaction], Part]], Part],
+    first: Callable[[Transaction], Part],
+    rest: Callable[[int, Transaction], Part],
+) -> Cleared:
+    """Do an act in as many transactions as it takes, each by ``call``: what others write goes between them. ``rest``
     gets the place where a part begins."""
-    done, place = Cleared(0), begins
-    while True:
-        part = call(partial(verb, place))
+    part = call(first)
+    done = part.cleared
+    while part.next is not None:
+        part = call(partial(rest, part.next))
         done = together([done, part.cleared])
-        if part.next is None:
-            return done
-        place = part.next
+    return done
 
 
-def purge_part(begins: int, tx: Transaction, *, name: str, upper: int, reason: str = "purged") -> Part:
-    """One part of ``purge``, of the queue that is called so."""
-    positions = next(_positions(tx, declared(tx, name), None, begins, upper), [])
-    return Part(_purge(tx, positions, reason), positions[-1] + 1 if len(positions) == PIECE else None)
+def purge(begins: int, tx: Transaction, *, name: str, upper: int) -> Part:
+    """Give up what is not leased in the queue that is called so, from a position up to another one, a part of it: its
+    outcome is ``purged``."""
+    positions = next(_positions(tx, declared(tx, name).key, None, begins, upper), [])
+    return Part(_purge(tx, positions, "purged"), positions[-1] + 1 if len(positions) == PIECE else None)
 
 
 def _purge(tx: Transaction, positions: list[int], reason: str) -> Cleared:
@@ -207,30 +202,40 @@ def refuse_busy(tx: Transaction, queue: Declared, *, if_empty: bool) -> None:
         raise QueueBusy(f"{queue.name} has {messages} messages. Purge it, or leave out `if_empty`.")
 
 
-def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
-    """Delete a queue: what it has is purged. See ``refuse_busy``, which ``force`` leaves out."""
+def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Part:
+    """Delete a queue, and give up a part of what it has; ``purge_deleted`` does the others. It has its name no longer:
+    nothing is put there or leased any more. See ``refuse_busy``, which ``force`` leaves out."""
     if not force:
         refuse_busy(tx, queue, if_empty=if_empty)
-    else:
-        _take_all_back(tx, queue)
-    cleared = purge(tx, queue, reason="queue_deleted")
-    tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})
-    tx.execute(subscribing.UNBIND_ALL, {"queue": queue.key})
-    tx.execute(subscribing.END_DURABLE, {"queue": queue.key, "now": tx.now})
-    letters = tx.execute(queues.DEAD_LETTERS, {"parent": queue.key}).fetchone()
-    for key, name in ((queue.key, queue.name), *([] if letters is None else [(letters[0], f"{queue.name}#dead")])):
-        tx.execute(queues.UNDECLARE, {"key": key, "name": f"{name}#{queue.key}"})
-        tx.forget_queue_name(name)
-    return cleared
+    if not queue.is_deleted:  # else by a process that ended before it was through
+        tx.execute(consuming.FORGET_DEDUPE, {"queue": queue.key})
+        tx.execute(subscribing.UNBIND_ALL, {"queue": queue.key})
+        tx.execute(subscribing.END_DURABLE, {"queue": queue.key, "now": tx.now})
+        letters = tx.execute(queues.DEAD_LETTERS, {"parent": queue.key}).fetchone()
+        for key, name in ((queue.key, queue.name), *([] if letters is None else [(letters[0], f"{queue.name}#dead")])):
+            tx.execute(queues.TAKE_NAME, {"key": key, "name": f"{name}#{queue.key}"})
+            tx.forget_queue_name(name)
+    tx.forget_queue_name(queue.name)
+    return purge_deleted(queue.key, tx)
 
 
-def _take_all_back(tx: Transaction, queue: Declared) -> None:
-    for positions in _positions(tx, queue, None, 0, _LAST):
-        for one in standing(tx, positions).values():
-            lane = lane_of(tx, one)
-            if one.lane is not None and lane.owner is not None:
-                free_lane(tx, lane)
-        tx.execute(consuming.GIVE_BACK, {"keys": as_json(positions)})
+def purge_deleted(key: int, tx: Transaction) -> Part:
+    """Give up what a queue has that is deleted, leased or not, a part of it. With the last it is declared no longer."""
+    positions = next(_positions(tx, key, None, 0, _LAST), [])
+    _take_back(tx, positions)
+    cleared = _purge(tx, positions, "queue_deleted")
+    if len(positions) == PIECE:
+        return Part(cleared, key)
+    tx.execute(queues.UNDECLARE, {"key": key})
+    return Part(cleared, None)
+
+
+def _take_back(tx: Transaction, positions: list[int]) -> None:
+    for one in standing(tx, positions).values():
+        lane = lane_of(tx, one)
+        if one.lane is not None and lane.owner is not None:
+            free_lane(tx, lane)
+    tx.execute(consuming.GIVE_BACK, {"keys": as_json(positions)})
 
 
 def purge_one(tx: Transaction, one: Standing, reason: str) -> None:
@@ -248,10 +253,10 @@ def purge_one(tx: Transaction, one: Standing, reason: str) -> None:
     tx.execute(FREE_TAKEN, {"keys": as_json([one.message]), "now": tx.now})
 
 
-def _positions(tx: Transaction, queue: Declared, wanted: Filter | None, lower: int, upper: int) -> Iterator[list[int]]:
+def _positions(tx: Transaction, queue: int, wanted: Filter | None, lower: int, upper: int) -> Iterator[list[int]]:
     statement, values = consuming.UNSETTLED_IN.of(wanted)
     while True:
-        search = {**values, "queue": queue.key, "lower": lower, "upper": upper, "count": PIECE}
+        search = {**values, "queue": queue, "lower": lower, "upper": upper, "count": PIECE}
         found = [key for (key,) in tx.execute(statement, search).fetchall()]
         if found:
             yield found

@@ -49,6 +49,11 @@ class Declared(NamedTuple):
         return self.stored_policy is not None
 
     @property
+    def is_deleted(self) -> bool:
+        """Its name is not its own any more; what it has is given up."""
+        return self.name.endswith(f"#{self.key}")
+
+    @property
     def is_consumed(self) -> bool:
         """Else an application is called with what is there, or it is delivered elsewhere."""
         return self.kind in SYSTEM or (self.is_declared and self.mode != "dispatch")

@@ -15,7 +15,7 @@ from wsrm_mq.errors import KeeperGone
 from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.queue import clearing, journaling, settling
 from wsrm_mq.queue.browsing import KeptBy
-from wsrm_mq.queue.clearing import ACTOR, Cleared, purge_one
+from wsrm_mq.queue.clearing import ACTOR, Part, purge_one
 from wsrm_mq.queue.dead_letters import redrive
 from wsrm_mq.queue.declaring import Declared, journal_of
 from wsrm_mq.queue.ending import bury
@@ -64,7 +64,7 @@ def lose(tx: Transaction, keeper: Keeper) -> None:
         _lost(tx, key, name, f"{_who(keeper)}, which kept them, is gone")
 
 
-def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Cleared:
+def delete(tx: Transaction, queue: Declared, *, if_empty: bool = False, force: bool = False) -> Part:
     """Delete a queue in the store: see ``clearing.delete``, and ``refuse_kept``, which ``force`` leaves out: then what
     is kept is lost, which is on record."""
     if not force:

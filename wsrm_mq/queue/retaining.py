@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -64,8 +65,11 @@ def retain(
     check_pattern(pattern)
     log = log_of(tx, pattern)
     if seconds == 0:
-        given_up = 0 if log is None else clearing.delete(tx, log, force=True).settled
-        if log is not None and actor is not None:
+        if log is None:
+            return 0
+        first = partial(clearing.delete, queue=log, force=True)
+        given_up = clearing.in_parts(lambda part: part(tx), first, clearing.purge_deleted).settled
+        if actor is not None:
             tx.add_ledger("queue_deleted", log.key, actor=actor, reason=_told(pattern, seconds, why))
         return given_up
     if log is None:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, get_args
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, QuotaExceeded, UnknownQueue, Unrouted
 from wsrm_mq.queue import clearing, express
 from wsrm_mq.queue.adding import Header, Put, add_entry, add_message
-from wsrm_mq.queue.clearing import ACTOR, Cleared
+from wsrm_mq.queue.clearing import ACTOR, Part
 from wsrm_mq.queue.declaring import LOG, Declared, declare, refuse_system
 from wsrm_mq.queue.filters import fits_stored, parse
 from wsrm_mq.queue.policies import DEFAULT, Durability
@@ -240,8 +240,8 @@ def collect(tx: Transaction, queue: Declared, filter: str | None) -> None:
     bind(tx, pattern, queue, filter)
 
 
-def unsubscribe(tx: Transaction, client: str, name: str) -> Cleared:
-    """End a durable subscription: its queue is deleted, and what is in it purged."""
+def unsubscribe(tx: Transaction, client: str, name: str) -> Part:
+    """End a durable subscription: its queue is deleted, and what is in it given up, a part of it."""
     return express.delete(tx, durable(tx, client, name), force=True)
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from wsrm_mq.store.entries import IN_RANGE, IS_LIVE, ONE_DEATH_MORE
 from wsrm_mq.store.filtering import Filtered
+from wsrm_mq.store.queues import IS_DELETED
 from wsrm_mq.store.running import HAS_UNSETTLED, entry_reason, entry_state, is_paused
 from wsrm_mq.store.sql import absent, changed, compiled, given, listed, of, p, upserted
 from wsrm_mq.store.tables import dedupe, entry, header, instance, lane, message, queue
@@ -333,7 +334,9 @@ LETTERS_OF: Final = compiled(
     .where(queue.c.parent == p("queue"), queue.c.kind == "dead_letter", entry.c.outcome == "dead")
 )
 DECLARED_QUEUES: Final = compiled(
-    select(queue.c.name).where(queue.c.policy.is_not(None), queue.c.kind != "journal").order_by(queue.c.name)
+    select(queue.c.name)
+    .where(queue.c.policy.is_not(None), queue.c.kind != "journal", not_(IS_DELETED))
+    .order_by(queue.c.name)
 )
 LEASED_IN: Final = compiled(select(*(instance.c.name, instance.c.pid), _count_leased(entry) + _count_leased(lane)))
 """Who has leased something of a queue: name and process of an instance, and how many messages and groups."""

@@ -24,10 +24,11 @@ EVERY_QUEUE: Final = compiled(_ROW.order_by(queue.c.name))
 SET_MODE: Final = changed(queue, mode=p("mode"), policy=func.coalesce(queue.c.policy, p("policy")))
 SET_POLICY: Final = changed(queue, policy=p("policy"))
 POLICY: Final = compiled(select(queue.c.policy).where(queue.c.id == p("key")))
-UNDECLARE: Final = changed(
-    queue, policy=None, name=p("name"), owner=None, holder=None, keeper=None, messages=0, bytes=0
-)
-"""A queue that is deleted: what was settled in it still has one."""
+TAKE_NAME: Final = changed(queue, name=p("name"), owner=None, holder=None, keeper=None)
+UNDECLARE: Final = changed(queue, policy=None, messages=0, bytes=0)
+"""A queue that is deleted has given its name to the next one of that name, and ends with ``#`` and its key. It is
+declared as long as it has something, and then stays for what was settled in it."""
+IS_DELETED: Final = queue.c.name.like(literal_column("'%#'").op("||")(queue.c.id))
 UNSETTLED_IN_ALL: Final = compiled(
     select(func.coalesce(func.sum(queue.c.messages), 0), func.coalesce(func.sum(queue.c.bytes), 0)).where(
         queue.c.policy.is_not(None), or_(queue.c.kind == "app", queue.c.kind == "subscription")

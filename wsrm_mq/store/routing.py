@@ -245,6 +245,6 @@ _OF_NAME: Final = select(queue.c.id).where(
 HAS_ARRIVED: Final = compiled(
     select(arrived.c.at).where(arrived.c.queue.in_(_OF_NAME), given(arrived, "node, incarnation, position"))
 )
-"""A row if the message has come into the queue of this name, also if that was deleted since: see ``queues.UNDECLARE``.
+"""A row if the message has come into the queue of this name, also if that was deleted since: see ``queues.TAKE_NAME``.
 """
 ARRIVED: Final = compiled(adding(arrived))

@@ -248,7 +248,8 @@ class UnitOfWork:
         if found is not None:
             return int(found[0])
         name, _application = self.execute(queues.QUEUE, {"key": queue}).fetchone()
-        return self.queue(f"{name}#dead", "dead_letter", queue)
+        base = name.removesuffix(f"#{queue}")
+        return self.queue(f"{base}#dead{name[len(base) :]}", "dead_letter", queue)
 
     # ledger and counts
 

@@ -216,6 +216,9 @@ MEASURES: Final = {
         findings.unkept,
         listing=others.QUEUES.step(""),
     ),
+    "half_deleted": Measure(
+        "queues that are deleted, and of which something is left that no process gives up", findings.half_deleted
+    ),
     "absent": Measure(
         "durable subscriptions for which a message has waited for 5 minutes, and that nothing consumes",
         findings.absent,

@@ -360,6 +360,19 @@ def unkept(sight: Sight) -> list[Fact]:
     ]
 
 
+def half_deleted(sight: Sight) -> list[Fact]:
+    return [
+        Fact(
+            f"{one.queue} is deleted, and the process that gave up what it had has ended: "
+            f"{counted(one.messages, 'message is', 'messages are')} left.",
+            (others.DELETE.step("give up the rest", one.queue),),
+            one.messages,
+            queue=one.queue,
+        )
+        for one in sight.at.half_deleted
+    ]
+
+
 def lost_leases(sight: Sight) -> list[Fact]:
     return [
         Fact(

@@ -22,7 +22,17 @@ from wsrm_mq.store.port import Database, Obstacle
 from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.views.next_nodes import NextNode, is_forwarding, next_nodes, unplaced_since
 from wsrm_mq.views.outgoing import OutgoingView, unacknowledged, unsent_since
-from wsrm_mq.views.queues import Consumed, Lost, Subscription, absent, consumed, lost_leases, subscriptions, unkept
+from wsrm_mq.views.queues import (
+    Consumed,
+    Lost,
+    Subscription,
+    absent,
+    consumed,
+    half_deleted,
+    lost_leases,
+    subscriptions,
+    unkept,
+)
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.requests import Requests, all_requests
 from wsrm_mq.views.rows import (
@@ -135,6 +145,8 @@ class Overview(NamedTuple):
     """When the oldest message came that another node has handed over and that waits for its place."""
     unkept: Sequence[Consumed] = ()
     """Queues of express messages that no process keeps."""
+    half_deleted: Sequence[Consumed] = ()
+    """Queues that a process deleted which ended before it was through."""
     newest_at: int = 0
     """When the newest message was received."""
     newest_sequences: Mapping[str, int] = {}
@@ -282,6 +294,7 @@ def overview(db: Database, now: int) -> Overview:
         is_forwarding=is_forwarding(db),
         unplaced=unplaced_since(db),
         unkept=unkept(db, queues),
+        half_deleted=half_deleted(db),
         newest_at=next((at for (at,) in db.execute(_NEWEST_MESSAGE)), 0),
         newest_sequences=newest,
     )

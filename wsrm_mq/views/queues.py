@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, literal_column, not_, or_, select
 
 from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.store import consuming
@@ -145,7 +145,8 @@ _queue: Final = views.queues.c
 _sequence: Final = views.sequences.c
 _subscription: Final = views.subscriptions.c
 _attempt: Final = views.attempts.c
-_CONSUMED: Final = compiled(
+_IS_DELETED: Final = _queue.queue.like(literal_column("'%#'").op("||")(_queue.key))
+_QUEUES: Final = (
     select(
         *(_queue.queue, _queue.kind, _queue.messages, _queue.bytes, _queue.came_lately, _queue.went_lately),
         *(_queue.next_at, _queue.policy),
@@ -153,6 +154,8 @@ _CONSUMED: Final = compiled(
     .where(_queue.policy.is_not(None))
     .order_by(_queue.queue)
 )
+_CONSUMED: Final = compiled(_QUEUES.where(not_(_IS_DELETED)))
+_HALF_DELETED: Final = compiled(_QUEUES.where(_IS_DELETED, _queue.went_lately == 0))
 _OLDEST_GROUP: Final = compiled(
     select(_sequence.queue, func.min(_sequence.oldest_at))
     .where(_sequence.consumed == 1, _sequence.delivery == DeliveryState.READY.value)
@@ -187,7 +190,7 @@ _LOST: Final = compiled(
 
 
 def consumed(db: Database) -> list[Consumed]:
-    """The declared queues, by name."""
+    """The declared queues that are not deleted, by name."""
     found = {row[0]: Consumed(*row) for row in db.execute(_CONSUMED).fetchall()}
     lives = instances_of(file_of(db)).lives
     left = (
@@ -200,6 +203,11 @@ def consumed(db: Database) -> list[Consumed]:
         if (one := found.get(queue)) is not None:
             found[queue] = one._replace(next_at=at if one.next_at is None else min(at, one.next_at))
     return list(found.values())
+
+
+def half_deleted(db: Database) -> list[Consumed]:
+    """The queues that are deleted, and of which a part is left that no process has given up within the last minute."""
+    return [Consumed(*row) for row in db.execute(_HALF_DELETED).fetchall()]
 
 
 def subscriptions(db: Database) -> list[Subscription]:
