@@ -12,7 +12,7 @@ import pytest
 from tests.replay.build import House, numbers, read
 from wsrm_mq.errors import NotAllowed, NotFound, QueryError
 from wsrm_mq.replay import Wishes, force, make_plan
-from wsrm_mq.replay.plan import Candidate, Ordering, Standing
+from wsrm_mq.replay.planning import Candidate, Ordering, Standing
 
 DAY = 86_400_000
 

@@ -81,6 +81,7 @@ def plan(
         --to https://rebuilt.example/orders --out march --reason "rebuilt"
     """
     from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import planning
     from wsrm_mq.replay import run as running
     from wsrm_mq.spark import replay as in_parts
 
@@ -91,7 +92,7 @@ def plan(
     output = directory(output, for_tables=False)
     in_parts.refuse_existing(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wishes = planned.Wishes(query, target, **why, **wished)
+    wishes = planning.Wishes(query, target, **why, **wished)
     with in_session("replay plan", output, settings, is_json) as spark:
         count = parts or min(spark.sparkContext.defaultParallelism, _PARTS)
         found = in_parts.make_plan(

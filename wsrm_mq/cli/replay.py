@@ -162,6 +162,7 @@ def plan(
                  --to https://rebuilt.example/orders --reason "rebuilt"
     """
     from wsrm_mq.replay import plan as planned
+    from wsrm_mq.replay import planning
 
     if not query:
         raise click.UsageError("Say what is to be delivered again, for example queue:/orders since:2h.")
@@ -169,8 +170,8 @@ def plan(
     why = care.why()
     with place.looking():
         pass
-    wishes = planned.Wishes(query, target, as_new, skip_missing, marks_kept, **why)
-    header = planned.make_plan(place.path, wishes, output)
+    wishes = planning.Wishes(query, target, as_new, skip_missing, marks_kept, **why)
+    header = planning.make_plan(place.path, wishes, output)
     if place.is_json:
         as_json(plan=planned.document(header), file=str(output))
         return

@@ -26,7 +26,8 @@ from wsrm_mq.replay.acts import (
     which_messages,
     which_sequences,
 )
-from wsrm_mq.replay.plan import KEY_HEADER, Header, LeftOut, Line, PlanFile, Wishes, document, make_plan
+from wsrm_mq.replay.plan import KEY_HEADER, Header, LeftOut, Line, PlanFile, document
+from wsrm_mq.replay.planning import Wishes, make_plan
 from wsrm_mq.replay.run import Progress, cancel_plan, check_address, check_plan, run_plan, to_address, to_application
 
 __all__ = [

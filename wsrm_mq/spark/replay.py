@@ -42,7 +42,8 @@ from wsrm_mq.replay.divided import (
     run_part,
     state_of,
 )
-from wsrm_mq.replay.plan import Summary, encoded
+from wsrm_mq.replay.plan import encoded
+from wsrm_mq.replay.planning import Summary
 from wsrm_mq.replay.run import Pace
 from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.spark.reader import found_paths, local
