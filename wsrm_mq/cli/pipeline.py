@@ -207,7 +207,8 @@ def _writable(out: Path) -> Iterator[None]:
 
 
 def _begin(out: Path, name: str) -> None:
-    """Raises ``ConfigurationError`` for a directory with anything that is not of this job."""
+    """Make the directory of a job's results. Raises ``ConfigurationError`` where it has files that no earlier run of
+    the same job has left there."""
     out.mkdir(parents=True, exist_ok=True)
     earlier = out / SUMMARY
     is_own = earlier.exists() and json.loads(earlier.read_text(encoding="utf-8")).get("job") == name

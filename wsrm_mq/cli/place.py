@@ -86,7 +86,7 @@ class Place(NamedTuple):
         return query.parse(text, None, partners=self.settings.partners, **values)
 
     def command(self, text: str) -> str:
-        """``text``, a command line, for this store."""
+        """A command line as ``text``, with the options that name this store."""
         return f"{text}{self.flag}" if text.startswith("wsrm-mq ") else text
 
     def line(self, step: Step) -> str:

@@ -57,7 +57,8 @@ def _elsewhere(db: port.Database, name: str) -> str:
 
 
 def give(is_json: bool, body: bytes, facts: dict[str, Any], output: Path | None) -> None:
-    """Write a body out; when this is left it is written."""
+    """Write a body into the file ``output``, or to standard output; as JSON with ``facts``. Returns when it is
+    written."""
     if output is not None:
         into_file(body, output)
     if is_json:

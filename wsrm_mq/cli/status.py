@@ -374,9 +374,9 @@ def _refused(sight: overview.Sight) -> list[str]:
 
 def _ready(count: int, rates: dict[str, float]) -> str:
     """How long what waits for the application takes, where the two looks tell it."""
-    from wsrm_mq.views import verdict
+    from wsrm_mq.views import situation
 
-    if count < verdict.BACKLOG or not rates:
+    if count < situation.BACKLOG or not rates:
         return str(count)
     gained = rates["delivered"] - rates["accepted"]
     if gained <= 0:

@@ -342,8 +342,9 @@ def run_part(
     pace: Pace | None = None,
     replay_id: str = "",
 ) -> Tally:
-    """Send the rest of ``lines`` by ``call``; ``contents`` come in their order, a line's best first. ``replay_id``
-    is empty, unless the messages pass for new ones."""
+    """Send the messages of ``lines`` that ``journal`` does not have yet by ``call``. ``contents`` are in the order of
+    the lines; where a line has several the best is first. ``replay_id`` is empty, unless the messages pass for new
+    ones."""
     delivered = stopped = failures = 0
     for number, line, content in _matched(lines, contents):
         if journal.is_over(number, line.group):

@@ -244,7 +244,7 @@ class Candidate(NamedTuple):
 
 
 class Ordering:
-    """Closed at the end of its block; nothing is left of it."""
+    """The messages of a plan in the order in which they run, in a temporary file: ``with`` closes and deletes it."""
 
     def __init__(self, directory: Path) -> None:
         self._file = tempfile.NamedTemporaryFile(dir=directory, prefix=".wsrm-mq-plan-")  # noqa: SIM115

@@ -17,7 +17,8 @@ from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.queues import Consumed, Lost, told_of
 from wsrm_mq.views.rows import PlanView
 from wsrm_mq.views.sentences import explanation
-from wsrm_mq.views.verdict import BACKLOG, Cause, Situation, Verdict
+from wsrm_mq.views.situation import BACKLOG, Situation
+from wsrm_mq.views.verdict import Cause, Verdict
 from wsrm_mq.views.words import counted, first_line, moment, span
 
 WAITING_FOR: Final = 300_000

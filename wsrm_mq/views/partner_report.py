@@ -9,7 +9,8 @@ from typing import Final
 from wsrm_mq.errors import NotAllowed
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.views.outgoing import OutgoingView
-from wsrm_mq.views.verdict import Cause, Situation, Verdict
+from wsrm_mq.views.situation import Situation
+from wsrm_mq.views.verdict import Cause, Verdict
 from wsrm_mq.views.words import counted, moment
 
 

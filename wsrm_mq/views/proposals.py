@@ -13,7 +13,8 @@ from wsrm_mq.acts import sequences as on_sequences
 from wsrm_mq.sequence.elements import IncompleteSequenceBehavior
 from wsrm_mq.store.applications import OUTGOING
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT
-from wsrm_mq.views.verdict import Cause, Situation
+from wsrm_mq.views.situation import Situation
+from wsrm_mq.views.verdict import Cause
 
 Words = Callable[[Situation], tuple[str, ...]]
 Arguments = Callable[[Situation], dict[str, Any]]

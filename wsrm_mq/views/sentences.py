@@ -19,7 +19,8 @@ from wsrm_mq.views.proposals import steps
 from wsrm_mq.views.query import Query, asked_for
 from wsrm_mq.views.reading import judged
 from wsrm_mq.views.rows import SequenceView
-from wsrm_mq.views.verdict import WORDS, Act, Cause, Head, Situation, Verdict
+from wsrm_mq.views.situation import Act, Head, Situation
+from wsrm_mq.views.verdict import WORDS, Cause, Verdict
 from wsrm_mq.views.words import counted, first_line, moment, operation_of, span
 
 SHOWN_GAPS: Final = 5

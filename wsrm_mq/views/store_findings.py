@@ -170,12 +170,12 @@ def refused(sight: Sight) -> list[Fact]:
 
 
 def turned_away(sight: Sight) -> list[Fact]:
-    """Partners that are named."""
+    """Partners of the configuration that were turned away lately, with the reasons."""
     return _turned_away([one for one in sight.at.turned_away(sight.now) if one.partner], sight)
 
 
 def strangers_turned_away(sight: Sight) -> list[Fact]:
-    """The peers that fit no section of the configuration: any client may be one."""
+    """Peers that fit no partner of the configuration and were turned away lately: any client may be one."""
     return _turned_away([one for one in sight.at.turned_away(sight.now) if not one.partner], sight)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from wsrm_mq.store.applications import SENT, SOURCE
 from wsrm_mq.versions import RM_VERSIONS
-from wsrm_mq.views.verdict import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
+from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
 
 if TYPE_CHECKING:
     from datetime import datetime
