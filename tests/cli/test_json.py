@@ -57,7 +57,7 @@ ARGUMENTS = {
     "route drop": ["north/*", "--dry-run"],
     "source show": [THERE],
     "source explain": [THERE],
-    "source send": ["request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0],
+    "source send": ["request.xml", "--to", THERE, "--action", "urn:act", "--wait", 1],
     **{f"source {act}": [THERE, "--dry-run"] for act in ("hold", "resume", "resend", "close", "terminate")},
     "message explain": [2],
     "message trace": ["ROUTED"],
@@ -158,7 +158,7 @@ def filled(service: Service) -> dict[str, str]:
         node.settle("jobs", f"position = {letter}", "reject")
         node.route("north/*", THERE)
         routed = node.put("north/orders", b"1")
-    sent = typed("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 0.2)
+    sent = typed("source", "send", "request.xml", "--to", THERE, "--action", "urn:act", "--wait", 2)
     assert "is stored and waits" in sent.output
     (plan,) = document(typed("replay", "list", "--json"))["plans"]
     failure = document(typed("failure", "list", "--json"))["failures"][0]
