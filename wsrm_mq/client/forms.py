@@ -194,7 +194,7 @@ def payload(body: object, options: Mapping[str, Any]) -> Payload:
 
 
 def part(one: Payload, **where: object) -> tuple[dict[str, str], bytes]:
-    """A message as one of several."""
+    """A message as a part of a multipart body: its headers and its bytes. ``where``: more of its options, by name."""
     headers = {} if one.content_type is None else {"Content-Type": one.content_type}
     if where or one.options:
         headers[MESSAGE] = json.dumps({**one.options, **where})

@@ -401,8 +401,8 @@ def unsequenced(request: Request) -> Commit:
 
 
 class Fetching:
-    """``is_waiting`` looks whether anything waits for an address, and ``left`` writes down that the message at a
-    position is gone."""
+    """Answers a MakeConnection with a message that waits for its address. ``is_waiting(sender, address)`` looks
+    whether one does, and ``left(position)`` writes down that the message at this position has left."""
 
     def __init__(self, is_waiting: Callable[[Sender, str], bool], left: Callable[[int], object]) -> None:
         self._is_waiting = is_waiting

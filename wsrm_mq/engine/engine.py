@@ -279,7 +279,7 @@ class Engine:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it serves, and is whole."""
+        """Whether this process serves: it was asked to, was not forked since, and its watch runs."""
         return self._pid == os.getpid() and self.duty.is_asked and not self.watch.thread.is_missing
 
     def ask(self) -> None:

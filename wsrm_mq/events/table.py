@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 
 class EventKind(NamedTuple):
-    """``is_reported``: ``on_event`` gets it too."""
+    """An event that is logged: its level of ``logging``, and its fields by name. ``is_reported``: the program's
+    ``on_event`` gets it as well."""
 
     level: int
     fields: tuple[str, ...]

@@ -319,8 +319,8 @@ class Flow:
         return self._all_waiters()
 
     def _stuck(self) -> set[int | None]:
-        """Groups at whose message the consumer has been for as long as a lease lasts. What waits behind that renews no
-        lease, which is that message's too: it may hang, while others of the consumer come."""
+        """Groups of which the consumer has had one message for as long as a lease lasts: it may hang there. The
+        messages that wait behind that one do not have their leases renewed."""
         lease, now = self.granted.lease, self._clock()
         return set() if lease is None else {one.lane for one in self._busy.values() if now - one.handed_at >= lease}
 

@@ -246,8 +246,8 @@ class Supply:
                     loads[index] = Load(load.granted if is_through else load.unsettled + len(got), load.granted)
 
     def _others(self, tx: Transaction, queue: Declared) -> list[Load]:
-        """The loads of the consumers in other processes, where the queue is shared by them: what is left to one that
-        does not lease it is shared without them."""
+        """The loads of consumers in other processes, which share a queue of proportional fairness by their loads. None
+        once a share that was left to one of them has stayed for ``LEFT_SECONDS``: it is shared without them then."""
         if queue.policy.fairness != "proportional":
             return []
         is_over = self._left_at is not None and tx.measured - self._left_at >= LEFT_SECONDS * 1000

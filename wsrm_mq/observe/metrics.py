@@ -82,7 +82,8 @@ def _age(scrape: Scrape) -> dict[str, float]:
 def _requests(
     value: Callable[[Requests, int], float], together: Callable[[Iterable[float]], float] = max
 ) -> Callable[[Scrape], Samples]:
-    """A value of the requests of each sequence, ``together`` for those to one destination."""
+    """Make the samples of a metric of requests, one for each destination: the values of its sequences, which
+    ``together`` makes one."""
 
     def samples(scrape: Scrape) -> Samples:
         found: dict[str, list[float]] = {}

@@ -110,8 +110,8 @@ def fits(wanted: Filter) -> ColumnElement[bool]:
 
 
 class Filtered:
-    """A statement over ``entry`` that is asked for all, or for what fits a filter. ``made`` makes it of the conditions
-    that there are beside its own: none, or that of a filter."""
+    """A statement over ``entry``, for all rows or for those that fit a filter. ``made(*conditions)`` answers the
+    statement with these conditions added to its own: with none, or with that of a filter."""
 
     def __init__(self, made: Callable[..., Select[Any]]) -> None:
         self._made = made
