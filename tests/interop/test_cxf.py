@@ -161,12 +161,12 @@ def test_the_service_follows_the_versions_of_the_client(
         assert shared_cxf.unacknowledged() == 0
         shared_cxf.close()
     assert len(proxy.exchanges) > 4
-    for request, fields, answer in proxy.exchanges:
-        assert fields["upgrade"] == "h2c"
-        assert answer is not None
-        assert answer.status < 300
-        for message in (request, answer.body):
-            assert not message or all(one.namespace.encode() in message for one in (wsa, soap))
+    for one in proxy.exchanges:
+        assert one.fields["upgrade"] == "h2c"
+        assert one.answer is not None
+        assert one.answer.status < 300
+        for message in (one.request, one.answer.body):
+            assert not message or all(version.namespace.encode() in message for version in (wsa, soap))
 
 
 @pytest.mark.peer("P-68")

@@ -254,7 +254,7 @@ def test_everything_comes_to_the_address_of_the_client(gsoap: Gsoap, orders: Ord
         state = talk.until(lambda step: not step.pending and len(step.replies) == 2)
         assert (state.pending, state.replies, state.received) == ([], [(1, "text1"), (2, "text3")], [(1, 2)])
         assert all_acknowledged(orders, talk)
-        assert all(answer is None or not answer.body for _request, _fields, answer in talk.there.exchanges)
+        assert all(one.answer is None or not one.answer.body for one in talk.there.exchanges)
         assert_both_sequences_end(orders, talk, rm)
 
 
@@ -269,7 +269,7 @@ def test_one_acknowledgement_of_several_messages_comes_to_the_address_by_itself(
         assert back is not None
 
         def told() -> list[bytes]:
-            return [request for request, _fields, _answer in back.exchanges if b"AcknowledgementRange" in request]
+            return [one.request for one in back.exchanges if b"AcknowledgementRange" in one.request]
 
         talk.create()
         talk.source.steps("send 1", "send 2", "send 3")
