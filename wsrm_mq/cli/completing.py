@@ -98,7 +98,7 @@ def _positions(outcome: str | None, db: port.Database, _begun: str) -> Iterator[
 
 
 def _readers() -> dict[str, Callable[[port.Database, str], Iterable[str]]]:
-    """By the kind of names: reads those that a store has and that begin so, and maybe others."""
+    """A reader for each kind of names: it answers those of a store that begin as typed, and may answer others too."""
     from wsrm_mq.queue import routing
     from wsrm_mq.server import tokens
     from wsrm_mq.views import naming, queues, rows
