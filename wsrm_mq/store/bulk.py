@@ -29,11 +29,13 @@ _FEW, _MANY = 16, 32
 
 class Bulk:
     """``statement`` is the SQL for one row, its parameters positional; ``row`` the part of it that stands once for each
-    row."""
+    row. ``alone``: a statement with the same parameters that costs less, for one row."""
 
-    def __init__(self, statement: str, row: str) -> None:
+    def __init__(self, statement: str, row: str, alone: str = "") -> None:
         head, _one, tail = statement.rpartition(row)
-        self.text: Final = lru_cache(None)(lambda count: written(f"{head}{', '.join([row] * count)}{tail}"))
+        self.text: Final = lru_cache(None)(
+            lambda count: written(alone if alone and count == 1 else f"{head}{', '.join([row] * count)}{tail}")
+        )
         """The statement for so many rows."""
 
     def write(self, execute: Callable[[str, Row], object], rows: Sequence[Row], *before: object) -> None:
@@ -68,12 +70,17 @@ def _positional(statement: ClauseElement) -> str:
 
 
 def _changes(table: Table, key: str, columns: Sequence[str]) -> Bulk:
-    """An UPDATE of many rows in one statement, written by hand: SQLAlchemy has none that joins VALUES for SQLite."""
+    """An UPDATE of many rows in one statement, written by hand: SQLAlchemy has none that joins VALUES for SQLite. It
+    makes a table of the rows first, so a row that comes alone has a plain one."""
     names = [f'"{name}"' for name in columns]
-    row = f"({', '.join(_typed(table.c[column]) for column in (key, *columns))})"
+    row = f"({', '.join(_typed(table.c[column]) for column in (*columns, key))})"
     changes = ", ".join(f"{name} = now_is.{name}" for name in names)
-    values = f"WITH now_is (key, {', '.join(names)}) AS (VALUES {row})"
-    return Bulk(f"{values} UPDATE {table.name} SET {changes} FROM now_is WHERE {table.name}.{key} = now_is.key", row)
+    values = f"WITH now_is ({', '.join(names)}, key) AS (VALUES {row})"
+    return Bulk(
+        f"{values} UPDATE {table.name} SET {changes} FROM now_is WHERE {table.name}.{key} = now_is.key",
+        row,
+        f"UPDATE {table.name} SET {' = ?, '.join(names)} = ? WHERE {key} = ?",
+    )
 
 
 def _typed(column: Column[Any]) -> str:
@@ -106,15 +113,15 @@ DELIVERED: Final = Bulk(
 )
 """Rows of one: an entry's key. Before them, the time."""
 PROGRESS: Final = _changes(lane, "id", PROGRESS_COLUMNS)
-"""Rows: a lane's key, then PROGRESS_COLUMNS."""
+"""Rows: PROGRESS_COLUMNS, then the lane's key."""
 STEADY: Final = _changes(lane, "id", STEADY_COLUMNS)
-"""Rows: a lane's key, then STEADY_COLUMNS: the others are as they were."""
+"""Rows: STEADY_COLUMNS, then the lane's key: the other columns are as they were."""
 CHANGED: Final = _changes(lane, "id", SAVED_COLUMNS)
-"""Rows: a lane's key, then SAVED_COLUMNS."""
+"""Rows: SAVED_COLUMNS, then the lane's key."""
 PROTOCOL: Final = _changes(sequence, "lane", PROTOCOL_COLUMNS)
-"""Rows: the key of a sequence's lane, then PROTOCOL_COLUMNS."""
+"""Rows: PROTOCOL_COLUMNS, then the key of the sequence's lane."""
 LOOSE: Final = _changes(entry, "id", LOOSE_COLUMNS)
-"""Rows: the position of a loose entry, then LOOSE_COLUMNS."""
+"""Rows: LOOSE_COLUMNS, then the position of the loose entry."""
 COUNTERS: Final = BulkInsert(
     counter,
     conflict=lambda plain: plain.on_conflict_do_update(

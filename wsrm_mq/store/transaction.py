@@ -6,6 +6,7 @@ however many verbs of the batch touched it. The record is the cache's own: any r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -264,7 +265,7 @@ class Transaction(UnitOfWork):
 
     def write_lanes(self) -> None:
         """Write the lanes, sequences and loose entries that were changed: a query sees them from then on."""
-        rows: dict[Bulk, list[Row]] = {kind: [] for kind in (CHANGED, PROGRESS, STEADY, RANGES, PROTOCOL, LOOSE)}
+        rows: defaultdict[Bulk, list[Row]] = defaultdict(list)
         for outbound in self._outbound.values():
             self._write_outbound(outbound)
         for key, lane in self._touched.items():
@@ -273,25 +274,24 @@ class Transaction(UnitOfWork):
                 self._write_outbound(lane.outbound)
             lane.mark_written()
             if lane.written_protocol != protocol_before:
-                rows[PROTOCOL].append((key, *lane.written_protocol))
+                rows[PROTOCOL].append((*lane.written_protocol, key))
             after, ranges_after = lane.written, lane.written_ranges
             self._held += after[_HELD] - before[_HELD]
             self._held_bytes += after[_HELD + 1] - before[_HELD + 1]
             if after[_PROGRESS:] != before[_PROGRESS:]:
-                rows[CHANGED].append((key, *after))
+                rows[CHANGED].append((*after, key))
             elif after[_STEADY:] != before[_STEADY:]:
-                rows[PROGRESS].append((key, *after[:_PROGRESS]))
+                rows[PROGRESS].append((*after[:_PROGRESS], key))
             elif after != before:
-                rows[STEADY].append((key, *after[:_STEADY]))
+                rows[STEADY].append((*after[:_STEADY], key))
             if ranges_after is not ranges_before:
                 rows[RANGES] += self._changed_ranges(key, ranges_before, ranges_after)
         for position, one in self._loose.items():
             if one.is_unsettled and one.saved != one.written:
                 one.mark_written()
-                rows[LOOSE].append((position, *one.written))
-        LOOSE.write(self.execute, rows.pop(LOOSE))
+                rows[LOOSE].append((*one.written, position))
         for kind, its in rows.items():
-            kind.write(self.db.execute, its)
+            kind.write(self.execute, its)
 
     def _write_outbound(self, record: OutboundRecord) -> None:
         if record.value is not record.written:

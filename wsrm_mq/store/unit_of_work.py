@@ -139,8 +139,10 @@ class UnitOfWork:
 
     def _write_rows(self) -> None:
         for kind in (MESSAGES, HEADERS, ENTRIES, REPLAYS, PUT):
-            kind.write(self.db.execute, self._rows.get(kind, ()))
-        DELIVERED.write(self.db.execute, self._delivered, self.now)
+            if kind in self._rows:
+                kind.write(self.db.execute, self._rows[kind])
+        if self._delivered:
+            DELIVERED.write(self.db.execute, self._delivered, self.now)
         self._rows, self._delivered = {}, []
 
     # queues
