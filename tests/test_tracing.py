@@ -20,6 +20,7 @@ from opentelemetry.trace import get_current_span
 
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, taken, until
 from wsrm_mq import tracing
+from wsrm_mq.tracing import making
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -39,7 +40,7 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
     exporter.clear()
     tracing.look()
     yield exporter
-    tracing.tracer = None
+    tracing.spans = None
 
 
 class Service:
@@ -173,26 +174,26 @@ def test_without_a_provider_nothing_is_imported_and_nothing_is_kept(tmp_path: Pa
         import sys, json
         from pathlib import Path
         from tests.support.in_process import InProcess, taken, until
-        from wsrm_mq import tracing
         wsrm = InProcess(Path(sys.argv[1]), lambda environ, start: taken(start))
         wsrm.put(wsrm.create(), 1)
         assert until(lambda: wsrm.rows("SELECT count(*) FROM entry WHERE outcome = 'delivered'") == [(1,)])
         (environ,) = wsrm.rows("SELECT environ FROM message")[0]
         wsrm.middleware.close(5)
-        print(json.dumps([tracing.tracer is None, "opentelemetry" in sys.modules, tracing.RECEIVED_IN in environ]))
+        imported = [name in sys.modules for name in ("wsrm_mq.tracing.making", "opentelemetry")]
+        print(json.dumps([*imported, "wsrm.traceparent" in environ]))
         """
     import textwrap
 
     done = subprocess.run(
         [sys.executable, "-E", "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == [True, False, False]
+    assert json.loads(done.stdout) == [False, False, False]
 
 
 def test_a_provider_that_is_not_set_is_no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     tracing.look()
-    assert tracing.tracer is None
+    assert tracing.spans is None
 
 
 class Raising(SpanProcessor):
@@ -254,7 +255,7 @@ def test_a_span_processor_that_raises_costs_its_spans_and_no_message(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tracing, "_told_at", float("-inf"))
+    monkeypatch.setattr(making, "_told_at", float("-inf"))
     raising = Raising()
     provider: Any = trace.get_tracer_provider()
     provider.add_span_processor(raising)

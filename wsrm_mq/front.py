@@ -7,17 +7,16 @@ in its own way.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from wsrm_mq.config import Settings
 from wsrm_mq.config.loading import named_operations
 from wsrm_mq.config.settings import Partner
-from wsrm_mq.contrib import spyne_compat
-from wsrm_mq.contrib.spyne_errors import tell_all_failures
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
 from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
@@ -95,8 +94,8 @@ class Front:
         if not callable(app):
             raise ConfigurationError(f"app is {app!r}, which cannot be called. {_NO_APPLICATION}")
         self.settings = settings
-        tell_all_failures(app)
-        self.only_soap = spyne_compat.speaks_soap(app)
+        known = _known(app)
+        self.only_soap = known.only_soap
         self._cannot_expand = self.only_soap and settings.headers == "pass"
         """Whether a compressed body has to be refused: Spyne parses it as it is, so every try would fail."""
         self.limits = Limits(body_bytes=settings.max_body)
@@ -106,8 +105,8 @@ class Front:
         self.reach = Reach(settings.decoupled)
         self._has_identity = hooks.authenticate is None
         """A client's requests are all one sender's, as the server names it."""
-        self._default_peer = _peer(app, settings)
-        self._peers = {name: _peer(app, settings, name, partner) for name, partner in settings.partners.items()}
+        self._default_peer = _peer(known, settings)
+        self._peers = {name: _peer(known, settings, name, partner) for name, partner in settings.partners.items()}
         peers = self._default_peer, *self._peers.values()
         self.asks = any(peer.operations is None for peer in peers)
         """Whether the application is asked for its WSDL; see ``ask_for_wsdl``."""
@@ -135,7 +134,9 @@ class Front:
         )
         """Calls the application for a stored message."""
         self.engine = self._make_engine(hooks)
-        self.destination = self._make_destination(_understood(app, settings))
+        self.destination = self._make_destination(
+            known.understood if settings.understood is None else frozenset(settings.understood)
+        )
         self.description = self._make_description(peers)
         """The additions to WSDLs, if there are any."""
         reported = (settings.address_header,) if settings.address_header is not None else ()
@@ -470,35 +471,41 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
     return environ.get("SSL_CLIENT_S_DN") or environ.get("REMOTE_USER") or None
 
 
-def _understood(app: object, settings: Settings) -> frozenset[str] | None:
-    """The namespaces of header blocks that the application understands; ``None``: it checks them by itself."""
-    if settings.understood is not None:
-        return frozenset(settings.understood)
-    return spyne_compat.understood_headers(app) if spyne_compat.is_spyne(app) else None
+class _Known(NamedTuple):
+    """What a framework says of its application."""
+
+    only_soap: bool = False
+    understood: frozenset[str] | None = None
+    """The namespaces of header blocks that it understands; ``None``: it checks them by itself."""
+    operations: Operations | None = None
+    """``None``: the application's own WSDL has to say them."""
 
 
-def _peer(app: object, settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
+def _known(app: object) -> _Known:
+    """Spyne is asked where it is there, and told to tell what its operations raise."""
+    if "spyne" not in sys.modules:
+        return _Known()
+    from wsrm_mq.contrib import spyne_compat, spyne_errors
+
+    spyne_errors.tell_all_failures(app)
+    if not spyne_compat.is_spyne(app):
+        return _Known()
+    one_way, has_replies = spyne_compat.one_way_operations(app), spyne_compat.has_replies(app)
+    operations = Operations(one_way, has_replies=has_replies, pass_as_before=True)
+    return _Known(spyne_compat.speaks_soap(app), spyne_compat.understood_headers(app), operations)
+
+
+def _peer(known: _Known, settings: Settings, name: str | None = None, partner: Partner | None = None) -> Peer:
     """The peer that stands for a partner; without one, for all senders without a section."""
     options = ("sender_fault_status", "require_rm", "strict_addressing")
+    one_way = settings.effective("one_way", partner)
     return Peer(
         settings.policy(partner),
         name,
         stack=None if partner is None else partner.stack,
         one_way_answer=partner.one_way_answer if partner is not None else "acknowledgement",
-        operations=_operations(app, settings.effective("one_way", partner)),
+        operations=known.operations if one_way == "auto" else Operations(named_operations(one_way)),
         verify_body=settings.verify_body,
         max_waiting=settings.max_waiting_peer,
         **{option: settings.effective(option, partner) for option in options},
-    )
-
-
-def _operations(app: object, one_way: tuple[str, ...] | str) -> Operations | None:
-    """The operations that the option lists, else those of a Spyne application; ``None``: the application's own WSDL has
-    to say them."""
-    if one_way != "auto":
-        return Operations(named_operations(one_way))
-    if not spyne_compat.is_spyne(app):
-        return None
-    return Operations(
-        spyne_compat.one_way_operations(app), has_replies=spyne_compat.has_replies(app), pass_as_before=True
     )

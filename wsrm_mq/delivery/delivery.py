@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wsrm_mq.queue.arrival import Body, Receipt
 from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
@@ -141,8 +141,8 @@ class Outcome:
     """How long the call took; ``None``: it was not called yet."""
     heard: Heard | None = None
     """It is committed with the outcome, which does not stop it."""
-    settling: Any = None
-    """The span that ends when the outcome is stored; see ``tracing``."""
+    settling: Callable[[BaseException | None], object] | None = None
+    """Ends a span, once the outcome is stored or could not be; see ``tracing``."""
 
 
 Call = Callable[[Delivery], Outcome]

@@ -335,10 +335,11 @@ class Dispatcher:
         if completion is not None:
             completion.calling()
         begun = time.perf_counter()
-        if tracing.tracer is None or delivery.channel is not None:
+        spans = tracing.spans
+        if spans is None or delivery.channel is not None:
             outcome = self._call(delivery)
         else:
-            outcome = tracing.process(tracing.tracer, self._call, delivery)
+            outcome = spans.process(self._call, delivery)
         outcome.seconds = time.perf_counter() - begun
         if completion is not None:
             completion.storing()

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from wsrm_mq import queue as verbs
-from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion, Waiters
 from wsrm_mq.delivery.deliverable import Prefetch
 from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome
@@ -102,7 +101,7 @@ class Recording:
                 receipt, done, error = done
                 heard.committed(receipt)
             if outcome.settling is not None:
-                tracing.settle(outcome, error)
+                outcome.settling(error)
             settlement = None
             broken = Unrecorded(delivery, outcome, error) if done is None else None
             try:
@@ -354,7 +353,8 @@ class Recording:
         if lost is not None:
             self.tell("delivery.lost", delivery, lost)
         self._tell_unsent(delivery, outcome)
-        tracing.settle(outcome, None)
+        if outcome.settling is not None:
+            outcome.settling(None)
         self._prefetch.take(claim.lane, delivery.number)  # it may have been kept after it was read
         self.is_settled(delivery, done)
 

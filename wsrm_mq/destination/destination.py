@@ -137,7 +137,7 @@ class RMDestination:
         """A key that messages of a client have in common where the same is decided of them; ``None``: this one is
         looked at by itself."""
         client, _connection, body, headers, principal, peer = request
-        is_usual = tracing.tracer is None and not (peer.strict_addressing or peer.verify_body)
+        is_usual = tracing.spans is None and not (peer.strict_addressing or peer.verify_body)
         if headers.alike is None or not is_usual or not shows_its_end(client, body, self.limits):
             return None
         return headers.alike, principal, peer.name
@@ -266,11 +266,9 @@ class RMDestination:
                 ),
                 headers,
             )
-        receiving = None
-        if tracing.tracer is not None:
-            receiving = tracing.receive(
-                tracing.tracer, client.kept, client.queue, headers.message_id, header.identifier, header.number
-            )
+        receiving, spans = None, tracing.spans
+        if spans is not None:
+            receiving = spans.receive(client.kept, client.queue, headers.message_id, header.identifier, header.number)
         environ = client.kept if receiving is None else receiving.environ
         fault_to = None if one_way else commits.fault_endpoint_of(headers)
         if endpoint is not None or commits.is_sent_to(fault_to, headers, self.reach):

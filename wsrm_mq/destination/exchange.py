@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
@@ -17,6 +16,9 @@ from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
 from wsrm_mq.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from wsrm_mq.tracing.making import Receive
 
 # A client, as it is remembered: requests from one place, to one path, with the same HTTP headers.
 #
@@ -134,7 +136,7 @@ class Commit(NamedTuple):
     size: int = 0
     """Bytes that it writes, about."""
     arrival: Arrival | None = None
-    receiving: tracing.Receive | None = None
+    receiving: Receive | None = None
     """The span of the receipt, while spans are wanted."""
     then: Forward | Fault | None = None
     """The rest to do for an application's message that carries AckRequested headers, once these are answered."""

@@ -4,16 +4,12 @@ Three spans for a message: ``receive``, a child of what the request's ``tracepar
 the application, in a trace of its own that *links* to the receive span (between the two there may be a gap, a crash, or
 days); and ``settle``, until the outcome is stored, a child of process. What the application does is a child of process.
 
-Nothing is imported that the application has not imported, and without a provider nothing is asked: ``tracer`` is
-``None``, and a message costs a look at it. A provider that is set later is noticed within a second.
-
 Spans end in a thread of their own: what a provider does with one that has ended, an export perhaps, holds up no commit.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -56,17 +52,14 @@ R = TypeVar("R")
 _TOLD_EVERY_SECONDS: Final = 60.0
 _told_at = float("-inf")
 
-tracer: Tracer | None = None
-"""Makes spans; ``None`` without a provider."""
 
-
-def look() -> None:
-    """Find out whether a provider of spans is set by now. To be called once a second, and at start."""
-    global tracer
-    trace = sys.modules.get("opentelemetry.trace")
-    tracer = None if trace is None else _quietly(lambda: _tracer(trace))
-    if tracer is not None:
-        _ending.look_after()
+def spans_of(trace: Any) -> Spans | None:
+    """The spans that the provider makes which is set in ``opentelemetry.trace``; ``None``: none is."""
+    tracer = _quietly(lambda: _tracer(trace))
+    if tracer is None:
+        return None
+    _ending.look_after()
+    return Spans(tracer)
 
 
 def _tracer(trace: Any) -> Tracer | None:
@@ -125,11 +118,6 @@ class _Ending:
 _ending: Final = _Ending()
 
 
-def flush(seconds: float = 1.0) -> None:
-    """Let spans end that have nothing more to wait for, before a process does."""
-    _ending.flush(seconds)
-
-
 class Receive:
     """The span of a message's receipt. ``environ`` is the kept request, which names the span."""
 
@@ -145,11 +133,25 @@ class Receive:
         _end(self._span, error)
 
 
-def receive(
-    making: Tracer, environ: str, destination: str, message_id: str | None, identifier: str, number: int
-) -> Receive | None:
-    """Begin the span of a message that arrives, if it can be made. ``environ`` is the kept request, as JSON."""
-    return _quietly(lambda: _receive(making, environ, destination, message_id, identifier, number))
+class Spans:
+    """The spans of messages that one tracer makes."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def receive(
+        self, environ: str, destination: str, message_id: str | None, identifier: str, number: int
+    ) -> Receive | None:
+        """Begin the span of a message that arrives, if it can be made. ``environ`` is the kept request, as JSON."""
+        return _quietly(lambda: _receive(self._tracer, environ, destination, message_id, identifier, number))
+
+    def process(self, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
+        """Answers ``call(delivery)``, which runs in a span of its own."""
+        return _process(self._tracer, call, delivery)
+
+    def flush(self, seconds: float) -> None:
+        """Let spans end that have nothing more to wait for, at most so long."""
+        _ending.flush(seconds)
 
 
 def _receive(
@@ -167,8 +169,7 @@ def _receive(
     return Receive(span, environ)
 
 
-def process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
-    """Answers ``call(delivery)``, which runs in a span of its own."""
+def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
     from opentelemetry import context
     from opentelemetry.trace import SpanKind, set_span_in_context
 
@@ -183,11 +184,12 @@ def process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Deliv
         _quietly(lambda: context.detach(token))
     _end(span, outcome.diagnosis.kind if outcome.error is not None else None)
     attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
-    outcome.settling = _quietly(
+    settling = _quietly(
         lambda: making.start_span(
             f"settle {destination}", set_span_in_context(span, context.Context()), SpanKind.CLIENT, attributes
         )
     )
+    outcome.settling = None if settling is None else partial(_settle, settling)
     return outcome
 
 
@@ -206,10 +208,9 @@ def _processing(making: Tracer, kept: dict[str, Any], destination: str, delivery
     )
 
 
-def settle(outcome: Outcome, error: BaseException | None) -> None:
+def _settle(span: Span, error: BaseException | None) -> None:
     """End the span of a settlement: the outcome of a call is stored, or could not be."""
-    if outcome.settling is not None:
-        _end(outcome.settling, type(error).__name__ if error is not None else None)
+    _end(span, type(error).__name__ if error is not None else None)
 
 
 def _attributes(
