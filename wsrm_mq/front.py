@@ -42,10 +42,8 @@ from wsrm_mq.hooks import Hooks, answering_text
 from wsrm_mq.kept_headers import KeptHeaders, as_json
 from wsrm_mq.queue.arrival import Body, Sender, may_take
 from wsrm_mq.queue.policy import Mode, QueuePolicy
-from wsrm_mq.queue.polling import leave_to_fetch, taken
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import settlement
-from wsrm_mq.queue.unsequenced import end_connections
 from wsrm_mq.remembered import Recent, are_small
 from wsrm_mq.store.applications import Serving, queue_name
 from wsrm_mq.store.channels import is_anything_waiting
@@ -149,6 +147,8 @@ class Front:
 
     def _make_engine(self, hooks: Hooks) -> Engine:
         settings = self.settings
+        if self._pulls:  # what the first message is consumed with is loaded before it holds the store's lock
+            from wsrm_mq.queue import pulling, reporting  # noqa: F401
         modes = Modes(lambda: self.engine, self._policy_of, pulls=self._pulls)
         named = None if self._pulls else settings.queue
         return Engine(
@@ -328,12 +328,16 @@ class Front:
 
     def _has_left(self, position: int) -> None:
         """Note that a message was fetched. Should that not be written down, the message is fetched again."""
+        from wsrm_mq.queue.polling import taken
+
         self.engine.store.submit(partial(taken, position=position), lambda _done, _error: None, lingers=True)
 
     def gave_up(self, commit: Commit, wait: Wait) -> None:
         """A request waits no longer for its reply, which may be fetched at once when it is there."""
         self._tell_unknown(commit)
         if commit.may_answer_later:
+            from wsrm_mq.queue.polling import leave_to_fetch
+
             verb = partial(leave_to_fetch, position=wait.position)
             with suppress(StoreUnavailable):
                 self.engine.store.submit(verb, lambda _done, _error: None, lingers=True)
@@ -356,6 +360,8 @@ class Front:
         """Complete the messages that closed connections sent without WS-RM."""
         names = self._connections.closed()
         if names:  # told once: it is tried until it is stored, and the watch does not wait for it
+            from wsrm_mq.queue.unsequenced import end_connections
+
             verb = partial(end_connections, names=names)
             self.engine.store.submit(verb, lambda _ended, _error: None, keep=True, lingers=True)
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.queue.build import USUAL, Instance, Node, sender
+from wsrm_mq.queue.arrival import Fetched
 from wsrm_mq.queue.ending import expire_due
 from wsrm_mq.queue.outbound import give_number, hear_of
-from wsrm_mq.queue.polling import Fetched, fetch, leave_to_fetch, taken
+from wsrm_mq.queue.polling import fetch, leave_to_fetch, taken
 from wsrm_mq.queue.sending import LENT_FOR, OutgoingMessage, send
 from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.store.channels import is_anything_waiting

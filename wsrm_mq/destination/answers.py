@@ -13,8 +13,7 @@ from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.rewrite import NotAnEnvelope, fault_in, piggyback
 from wsrm_mq.envelope.stream import content_type_of, soap_version_of
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.queue.arrival import CreateReceipt, Receipt
-from wsrm_mq.queue.polling import Fetched
+from wsrm_mq.queue.arrival import CreateReceipt, Fetched, Receipt
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence import faults

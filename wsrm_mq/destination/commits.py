@@ -17,13 +17,11 @@ from wsrm_mq.destination.exchange import Commit, Forward, Request
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import EnvelopeError, NameNotKnown, NameServerSilent, NotAllowed
-from wsrm_mq.queue.arrival import Arrival, CreateReceipt, Receipt, Sender
+from wsrm_mq.queue.arrival import Arrival, CreateReceipt, FetchReceipt, Receipt, Sender
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.outbound import acknowledged_with
-from wsrm_mq.queue.polling import FetchReceipt, fetch
 from wsrm_mq.queue.sending import OutgoingMessage, send
-from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.remembered import Recent
 from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import (
@@ -378,6 +376,8 @@ def last_reply(headers: Headers, to: EndpointReference | None) -> OutgoingMessag
 
 def unsequenced(request: Request) -> Commit:
     """Make the commit that stores a one-way message without WS-RM, in its place among those of its connection."""
+    from wsrm_mq.queue.unsequenced import accept_unsequenced  # which is configured where it is wanted
+
     client, headers = request.client, request.headers
     arrival = Arrival(
         sender=sender_of(request, UNSEQUENCED),
@@ -415,6 +415,8 @@ class Fetching:
         check_selection(element, headers)
         address = element.address or ""
         if sender.rm.is_fetched(address) and self._is_waiting(sender, address):
+            from wsrm_mq.queue.polling import fetch
+
             policy, asked = request.peer.policy, headers.ack_requested
             verb = partial(fetch, sender=sender, address=address, policy=policy, ack_requested=asked)
             return Commit(verb, request)

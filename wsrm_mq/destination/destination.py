@@ -15,7 +15,6 @@ from typing import Final
 from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Environ
 from wsrm_mq.delivery.delivery import Delivery
-from wsrm_mq.delivery.hearing import tell_of_fault, tell_of_wrong
 from wsrm_mq.delivery.outgoing_messages import UNDELIVERED, own_message, with_end_of_outbound, with_reply_endpoints
 from wsrm_mq.destination import answers, commits
 from wsrm_mq.destination.answers import EMPTY, Answer, Copies
@@ -30,11 +29,19 @@ from wsrm_mq.envelope.stream import Limits, content_type_of
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, turn_away
-from wsrm_mq.queue.arrival import Arrival, Body, CreateReceipt, EndReceipt, MessageReceipt, Receipt, Sender
+from wsrm_mq.queue.arrival import (
+    Arrival,
+    Body,
+    CreateReceipt,
+    EndReceipt,
+    FetchReceipt,
+    MessageReceipt,
+    Receipt,
+    Sender,
+)
 from wsrm_mq.queue.lifecycle import take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, Mode
-from wsrm_mq.queue.polling import FetchReceipt
 from wsrm_mq.queue.sending import OutgoingMessage
 from wsrm_mq.queue.settle import ServiceReply, Settlement
 from wsrm_mq.sequence import faults
@@ -318,6 +325,8 @@ class RMDestination:
         except BaseException as error:  # what is committed is told so, and the watch takes up what was dropped
             self.events.tell("store.callback_failed", trouble=error)
         if receipt.other_faults or receipt.wrong_acknowledgements:
+            from wsrm_mq.delivery.hearing import tell_of_wrong
+
             tell_of_wrong(self.events, receipt)
         if commit.receiving is not None:
             commit.receiving.end(receipt.outcome, receipt.fault.name if receipt.fault is not None else None)
@@ -434,6 +443,8 @@ class RMDestination:
 
     def _fault_arrived(self, arrived: SequenceFault, receipt: Receipt) -> Answer:
         """A fault is never answered with one, and the application has nothing to do with it (F-024)."""
+        from wsrm_mq.delivery.hearing import tell_of_fault
+
         tell_of_fault(self.events, arrived, receipt)
         return EMPTY
 

@@ -31,7 +31,6 @@ from wsrm_mq.delivery.chores import Ends, Gaps
 from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.dispatcher import Dispatcher
-from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.janitor import Janitor
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
@@ -341,6 +340,7 @@ class Engine:
         if poster is not None:
             from wsrm_mq.delivery import hanging
             from wsrm_mq.delivery.acknowledging import Acknowledging
+            from wsrm_mq.delivery.hearing import Hearing
             from wsrm_mq.delivery.posting import Posting, has_taken
 
             send_threads = hanging.SENDING
@@ -424,7 +424,8 @@ class Engine:
             self.store.close(ownership.leave, left)
             self._left_open = 0
             self.events.stop()
-            tracing.flush()
+            if tracing.spans is not None:
+                tracing.spans.flush()
         return finished
 
     def drain(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 from xml.etree.ElementTree import Element
 
-from wsrm_mq.envelope.arrived_fault import read_fault
 from wsrm_mq.envelope.headers import Headers, Reader, RMBody, read_make_connection
 from wsrm_mq.envelope.outline import Outline, read_outline
 from wsrm_mq.envelope.seen import Seen, first_fault
@@ -66,6 +65,8 @@ def scan(
         assert soap is not None  # the pass ends well only inside an envelope
         seen = Seen(outline, soap)
         if seen.body_name == (soap.namespace, "Fault"):
+            from wsrm_mq.envelope.arrived_fault import read_fault
+
             arrived = read_fault(source, outline, seen, charset, limits)
             if arrived is not None:
                 rm, fault_of_rm = arrived

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from wsrm_mq.later import later
 
 if TYPE_CHECKING:
+    from wsrm_mq.queue.declaring import policy_of as policy_of
     from wsrm_mq.queue.filters import parse as parse
     from wsrm_mq.queue.hearing import hear as hear
     from wsrm_mq.queue.promoting import refuse_unusable as refuse_unusable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from wsrm_mq.queue.topics import publish_copy as publish_copy
 
 _HOMES = {
+    "policy_of": ".declaring",
     "parse": ".filters",
     "hear": ".hearing",
     "refuse_unusable": ".promoting",

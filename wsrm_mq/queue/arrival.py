@@ -29,6 +29,8 @@ from wsrm_mq.versions import AddressingVersion, RMVersion, SOAPVersion
 
 if TYPE_CHECKING:
     from wsrm_mq.queue.sending import OutgoingMessage
+    from wsrm_mq.sequence.outbound import OutboundTerms
+    from wsrm_mq.sequence.terms import Terms
 
 
 class Sender(NamedTuple):
@@ -184,6 +186,27 @@ class EndReceipt(Receipt):
 
     unfinished: int | None = None
     """Position of the last message that runs or may run and is not named yet."""
+
+
+class Fetched(NamedTuple):
+    """A message as it was stored, and what it goes out with."""
+
+    position: int
+    terms: Terms | OutboundTerms
+    """The terms of the sequence that it is about."""
+    content_type: str
+    body: bytes
+    place: SequenceHeader | None
+    """In the offered sequence: it is fetched again until it is acknowledged there."""
+    acknowledgements: tuple[SequenceAcknowledgement, ...]
+    is_pending: bool
+    """More waits for the same address."""
+
+
+class FetchReceipt(Receipt):
+    """The receipt of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
+
+    fetched: Fetched | None = None
 
 
 # the sequence that a sender speaks of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from wsrm_mq import queue as verbs
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, UnknownQueue
@@ -28,25 +28,14 @@ _MODES: Final = (
 )
 
 
-class Declared(NamedTuple):
+class Declared(queues.QueueRow):
     """A queue that is consumed."""
 
-    key: int
-    name: str
-    kind: str
-    parent: int | None
-    application: str | None
-    stored_policy: str | None
-    mode: str | None
+    __slots__ = ()
 
     @property
     def policy(self) -> QueuePolicy:
         return DEFAULT if self.stored_policy is None else decoded(self.stored_policy)
-
-    @property
-    def is_declared(self) -> bool:
-        """It counts what is not settled in it."""
-        return self.stored_policy is not None
 
     @property
     def is_deleted(self) -> bool:

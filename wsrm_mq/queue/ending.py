@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from wsrm_mq import queue as verbs
-from wsrm_mq.queue.declaring import policy_of
 from wsrm_mq.queue.outbound import end_outbound, forget
 from wsrm_mq.queue.ownership import count_unsettled, settle_cursor
 from wsrm_mq.sequence.inbound import GaveUp, Input, Step, TimePassed, receive
@@ -143,7 +142,7 @@ def bury(
     that keeps no dead letters is discarded."""
     home = lane.queue if lane.plan is None else tx.home(lane.queue)
     consumed = tx.execute(entries.LEAVES, {"key": position}).fetchone() if lane.is_consumed else None
-    is_kept = consumed is None or policy_of(tx, home).dead_letter
+    is_kept = consumed is None or verbs.policy_of(tx, home).dead_letter
     row = {"key": position, "reason": reason, "now": tx.now}
     if is_kept:
         is_live = tx.execute(entries.BURY, {**row, "dead_letters": tx.dead_letters(home), "origin": home}).rowcount > 0

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue import policies
-from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.policy import Mode, PolicyOf, QueuePolicy
 from wsrm_mq.store import queues
 from wsrm_mq.store.records import Lane
@@ -27,9 +25,9 @@ def endpoint_queue(tx: Transaction, name: str, policy: QueuePolicy) -> int:
     key = tx.queue(name)
     row = tx.queue_row(name)
     assert row is not None
-    found = Declared(*row)
+    found = queues.QueueRow(*row)
     if policy.mode is Mode.PULL and found.mode != Mode.PULL:
-        tx.set_mode(name, key, Mode.PULL, policies.encoded(_as_kept(policy)))
+        tx.set_mode(name, key, Mode.PULL, _as_kept(policy))
     elif policy.mode is not Mode.PULL and found.is_declared and found.mode is None:
         messages, _bytes = tx.unsettled_in(key)
         tx.set_mode(name, key, Mode.DISPATCH)
@@ -43,12 +41,15 @@ def claim(tx: Transaction, name: str) -> bool:
     row = tx.queue_row(name)
     if row is None:
         tx.queue(name)
-    return row is None or not (Declared(*row).is_declared and Declared(*row).mode is None)
+    return row is None or not (queues.QueueRow(*row).is_declared and queues.QueueRow(*row).mode is None)
 
 
-def _as_kept(policy: QueuePolicy) -> policies.QueuePolicy:
+def _as_kept(policy: QueuePolicy) -> str:
     """A consumed message is kept as long as a dispatched one."""
-    return policies.changed(policies.DEFAULT, {"retain": _FOR_EVER if policy.retain is None else policy.retain / 1000})
+    from wsrm_mq.queue import policies
+
+    retain = _FOR_EVER if policy.retain is None else policy.retain / 1000
+    return policies.encoded(policies.changed(policies.DEFAULT, {"retain": retain}))
 
 
 def goes_to_consumers(tx: Transaction, lane: Lane) -> bool:
@@ -57,7 +58,7 @@ def goes_to_consumers(tx: Transaction, lane: Lane) -> bool:
     name, _application = tx.execute(queues.QUEUE, {"key": lane.queue}).fetchone()
     row = tx.queue_row(name)
     assert row is not None
-    mode = Declared(*row).mode
+    mode = queues.QueueRow(*row).mode
     if mode == Mode.PULL and lane.is_over and lane.partner is None:
         return True
     return lane.is_consumed and mode != Mode.DISPATCH

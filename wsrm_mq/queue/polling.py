@@ -7,43 +7,20 @@ request whose connection took it. What is never fetched is forgotten with the se
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from typing import Final
 
 from wsrm_mq.queue.acknowledgement import acknowledged, answer_ack_requested
-from wsrm_mq.queue.arrival import Receipt, Sender
+from wsrm_mq.queue.arrival import Fetched, FetchReceipt, Sender
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
-from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
-from wsrm_mq.sequence.outbound import OutboundTerms
-from wsrm_mq.sequence.terms import Terms
+from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement
 from wsrm_mq.store import channels, entries
 from wsrm_mq.store.records import About, SequenceRecord, outbound_of
 from wsrm_mq.store.transaction import Transaction
 
 _MOST: Final = 16
 """The most acknowledgements in one answer."""
-
-
-class Fetched(NamedTuple):
-    """A message as it was stored, and what it goes out with."""
-
-    position: int
-    terms: Terms | OutboundTerms
-    """The terms of the sequence that it is about."""
-    content_type: str
-    body: bytes
-    place: SequenceHeader | None
-    """In the offered sequence: it is fetched again until it is acknowledged there."""
-    acknowledgements: tuple[SequenceAcknowledgement, ...]
-    is_pending: bool
-    """More waits for the same address."""
-
-
-class FetchReceipt(Receipt):
-    """The receipt of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
-
-    fetched: Fetched | None = None
 
 
 def fetch(

@@ -21,7 +21,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from wsrm_mq.queue.policies import decoded, ms
 from wsrm_mq.store import pruning as sql
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
 from wsrm_mq.store.port import Database
@@ -222,6 +221,8 @@ class _Due(NamedTuple):
             return False
         of_queue = 0
         if self.policy is not None:
+            from wsrm_mq.queue.policies import decoded, ms
+
             policy = decoded(self.policy)
             of_queue = ms(max(policy.retain, policy.dedupe_window))
         return self.settled_at <= now - max(term.settled, GRACE, of_queue)

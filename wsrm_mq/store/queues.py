@@ -3,7 +3,7 @@ Parameters are named."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, exists, func, literal_column, or_, select, update
 
@@ -18,6 +18,25 @@ DECLARED: Final = (
 """Columns that only a declared queue has; see ``consuming``."""
 ADD_QUEUE: Final = compiled(adding(queue, "id", *DECLARED).returning(queue.c.id))
 QUEUE_COLUMNS: Final = of(queue, "id, name, kind, parent, application, policy, mode")
+
+
+class QueueRow(NamedTuple):
+    """A queue, as ``QUEUE_ROW`` finds it."""
+
+    key: int
+    name: str
+    kind: str
+    parent: int | None
+    application: str | None
+    stored_policy: str | None
+    mode: str | None
+
+    @property
+    def is_declared(self) -> bool:
+        """It counts what is not settled in it."""
+        return self.stored_policy is not None
+
+
 _ROW: Final = select(*QUEUE_COLUMNS)
 QUEUE_ROW: Final = compiled(_ROW.where(given(queue, "name")))
 EVERY_QUEUE: Final = compiled(_ROW.order_by(queue.c.name))

@@ -24,9 +24,3 @@ def look() -> None:
         from wsrm_mq.tracing.making import spans_of
 
         spans = spans_of(trace)
-
-
-def flush(seconds: float = 1.0) -> None:
-    """Let spans end that have nothing more to wait for, before a process does."""
-    if spans is not None:
-        spans.flush(seconds)

@@ -147,10 +147,30 @@ class Spans:
 
     def process(self, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
         """Answers ``call(delivery)``, which runs in a span of its own."""
-        return _process(self._tracer, call, delivery)
+        from opentelemetry import context
+        from opentelemetry.trace import SpanKind, set_span_in_context
 
-    def flush(self, seconds: float) -> None:
-        """Let spans end that have nothing more to wait for, at most so long."""
+        kept = json.loads(delivery.environ)
+        destination = f"{kept.get('SCRIPT_NAME', '')}{kept.get('PATH_INFO', '')}" or "/"
+        span = _quietly(lambda: _processing(self._tracer, kept, destination, delivery))
+        if span is None:
+            return call(delivery)
+        token = _quietly(lambda: context.attach(set_span_in_context(span)))
+        outcome = call(delivery)
+        if token is not None:
+            _quietly(lambda: context.detach(token))
+        _end(span, outcome.diagnosis.kind if outcome.error is not None else None)
+        attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
+        settling = _quietly(
+            lambda: self._tracer.start_span(
+                f"settle {destination}", set_span_in_context(span, context.Context()), SpanKind.CLIENT, attributes
+            )
+        )
+        outcome.settling = None if settling is None else partial(_settle, settling)
+        return outcome
+
+    def flush(self, seconds: float = 1.0) -> None:
+        """Let spans end that have nothing more to wait for, before a process does."""
         _ending.flush(seconds)
 
 
@@ -167,30 +187,6 @@ def _receive(
         kept[RECEIVED_IN] = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
         environ = json.dumps(kept, separators=(",", ":"))
     return Receive(span, environ)
-
-
-def _process(making: Tracer, call: Callable[[Delivery], Outcome], delivery: Delivery) -> Outcome:
-    from opentelemetry import context
-    from opentelemetry.trace import SpanKind, set_span_in_context
-
-    kept = json.loads(delivery.environ)
-    destination = f"{kept.get('SCRIPT_NAME', '')}{kept.get('PATH_INFO', '')}" or "/"
-    span = _quietly(lambda: _processing(making, kept, destination, delivery))
-    if span is None:
-        return call(delivery)
-    token = _quietly(lambda: context.attach(set_span_in_context(span)))
-    outcome = call(delivery)
-    if token is not None:
-        _quietly(lambda: context.detach(token))
-    _end(span, outcome.diagnosis.kind if outcome.error is not None else None)
-    attributes = _attributes("settle", destination, delivery.message_id, delivery.identifier, delivery.number)
-    settling = _quietly(
-        lambda: making.start_span(
-            f"settle {destination}", set_span_in_context(span, context.Context()), SpanKind.CLIENT, attributes
-        )
-    )
-    outcome.settling = None if settling is None else partial(_settle, settling)
-    return outcome
 
 
 def _processing(making: Tracer, kept: dict[str, Any], destination: str, delivery: Delivery) -> Span:
