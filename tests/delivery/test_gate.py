@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from wsrm_mq.delivery.application import Gate
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.engine.engine import Gate
 
 ANY: Any = None
 

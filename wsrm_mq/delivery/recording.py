@@ -29,7 +29,7 @@ from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
-from wsrm_mq.queue.settle import Done, Settled, Settlement, add_reply, remarked, settle
+from wsrm_mq.queue.settle import Done, ServiceReply, Settled, Settlement, add_reply, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
@@ -110,7 +110,8 @@ class Recording:
                     broken = pipeline.leave(broken)
                 if isinstance(done, Settled):
                     self.settled(claim, delivery, done, last=last and broken is None)
-                    self._tell_unsent(delivery, outcome)
+                    if outcome.reply is not None:
+                        self._tell_unsent(delivery, outcome.reply)
                     if done.acknowledgement is not None:
                         reply = outcome.reply and outcome.reply._replace(header=done.reply_header)
                         settlement = Settlement("delivered", reply, done.acknowledgement, done.outgoing_position)
@@ -212,11 +213,10 @@ class Recording:
         if last:
             self._give(claim, self._prefetch.take(claim.lane, done.next_number))
 
-    def _tell_unsent(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _tell_unsent(self, delivery: Delivery, reply: ServiceReply) -> None:
         """Tell of a reply that is no envelope: it can leave on the response to its request, and in no request of this
         side's own."""
-        reply = outcome.reply
-        if reply is None or not reply.body or reply.outgoing_message is not None or delivery.is_waited_for:
+        if not reply.body or reply.outgoing_message is not None or delivery.is_waited_for:
             return
         if reply_endpoint(delivery.environ, is_fault=False) is not None:
             of, number = content_type_of(reply.headers) or None, delivery.number
@@ -352,7 +352,8 @@ class Recording:
                 self._store.call(_noting(claim, delivery, plain), keep=True)
         if lost is not None:
             self.tell("delivery.lost", delivery, lost)
-        self._tell_unsent(delivery, outcome)
+        if outcome.reply is not None:
+            self._tell_unsent(delivery, outcome.reply)
         if outcome.settling is not None:
             outcome.settling(None)
         self._prefetch.take(claim.lane, delivery.number)  # it may have been kept after it was read

@@ -20,7 +20,7 @@ from wsrm_mq.destination import answers, commits
 from wsrm_mq.destination.answers import EMPTY, Answer, Copies
 from wsrm_mq.destination.connections import Connections
 from wsrm_mq.destination.coverage import Operations
-from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Request, Wait, delivery_of
+from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Request, Wait
 from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.scan import scan
@@ -468,3 +468,30 @@ class RMDestination:
     def _tell_no_room(self, no_room: str, partner: str | None) -> None:
         self.refused(limit_named(no_room), partner, no_room)
         self.events.tell("request.no_room", reason=no_room)
+
+
+def delivery_of(commit: Commit, receipt: MessageReceipt) -> Delivery:
+    """The message that was stored, for a run that need not read it again."""
+    arrival = commit.arrival
+    assert arrival is not None
+    assert receipt.position is not None
+    header = receipt.given or arrival.header
+    return Delivery(
+        position=receipt.position,
+        number=header.number,
+        identifier=header.identifier,
+        partner=receipt.partner,
+        rm=arrival.sender.rm.label,
+        soap=arrival.sender.soap.label,
+        addressing=arrival.sender.addressing.label,
+        action=arrival.action,
+        message_id=arrival.message_id,
+        environ=arrival.environ,
+        principal=arrival.sender.principal,
+        connection=arrival.connection,
+        body=arrival.body,
+        wants_reply=arrival.wants_reply,
+        late=receipt.is_late,
+        at_most_once=receipt.at_most_once,
+        is_waited_for=arrival.waits,
+    )

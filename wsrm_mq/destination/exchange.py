@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wsrm_mq.delivery.application import Environ
-from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.destination.answers import EMPTY, Answer
 from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.queue.arrival import Arrival, Body, MessageReceipt, Receipt
+from wsrm_mq.queue.arrival import Arrival, Body, Receipt
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.sequence.faults import Fault
@@ -156,30 +155,3 @@ class Wait(NamedTuple):
     """It waits for other messages: such waits are few at a time."""
     others: tuple[SequenceAcknowledgement, ...] = ()
     """The acknowledgements of other sequences that AckRequested headers asked for: the answer takes them along."""
-
-
-def delivery_of(commit: Commit, receipt: MessageReceipt) -> Delivery:
-    """The message that was stored, for a run that need not read it again."""
-    arrival = commit.arrival
-    assert arrival is not None
-    assert receipt.position is not None
-    header = receipt.given or arrival.header
-    return Delivery(
-        position=receipt.position,
-        number=header.number,
-        identifier=header.identifier,
-        partner=receipt.partner,
-        rm=arrival.sender.rm.label,
-        soap=arrival.sender.soap.label,
-        addressing=arrival.sender.addressing.label,
-        action=arrival.action,
-        message_id=arrival.message_id,
-        environ=arrival.environ,
-        principal=arrival.sender.principal,
-        connection=arrival.connection,
-        body=arrival.body,
-        wants_reply=arrival.wants_reply,
-        late=receipt.is_late,
-        at_most_once=receipt.at_most_once,
-        is_waited_for=arrival.waits,
-    )

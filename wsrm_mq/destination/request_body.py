@@ -83,32 +83,32 @@ def told_length(environ: Mapping[str, Any]) -> int | None:
 
 def read_body(environ: Mapping[str, Any], *, limit: int, spool_over: int = SPOOL_OVER) -> Body:
     """Read the whole body. ``limit`` and ``spool_over`` are in bytes. Raises ``BodyRefused``."""
-    source, length = _source(environ)
-    if length is not None and length > limit:
+    length = told_length(environ)
+    if length is None:
+        return _spool(_ending(environ), None, Spool(limit, spool_over), b"")
+    if length > limit:
         raise too_large(limit)
-    begun = b""
-    if length is not None and length <= spool_over:
+    source, begun = environ["wsgi.input"], b""
+    if length <= spool_over:
         begun = source.read(length)
         if len(begun) == length:
             return Body(begun)
     return _spool(source, length, Spool(limit, spool_over), begun)
 
 
-def _source(environ: Mapping[str, Any]) -> tuple[Any, int | None]:
+def _ending(environ: Mapping[str, Any]) -> Any:
+    """The input of a request without a length: where the body ends, it does."""
     if environ.get("CONTENT_LENGTH") not in (None, ""):
-        length = told_length(environ)
-        if length is None:
-            raise BodyRefused(400, "Content-Length is not a number.")
-        return environ["wsgi.input"], length
+        raise BodyRefused(400, "Content-Length is not a number.")
     if environ.get("wsgi.input_terminated") or "asgi.scope" in environ:
-        return environ["wsgi.input"], None
+        return environ["wsgi.input"]
     try:
         import uwsgi
     except ImportError:
         raise BodyRefused(411, "Send Content-Length.") from None
     if not hasattr(uwsgi, "chunked_read"):  # a directory of that name can be imported too
         raise BodyRefused(411, "Send Content-Length.")
-    return _Chunks(uwsgi.chunked_read), None
+    return _Chunks(uwsgi.chunked_read)
 
 
 def _spool(source: Any, length: int | None, spool: Spool, begun: bytes) -> Body:
