@@ -422,8 +422,10 @@ class Fetching:
             return Commit(verb, request)
         return asking(request, sender) if headers.ack_requested or headers.acknowledgements else EMPTY
 
-    def answer(self, receipt: FetchReceipt, headers: Headers) -> Answer:
-        """The message that waited, or the acknowledgements alone."""
+    def answer(self, receipt: Receipt, headers: Headers) -> Answer | None:
+        """The message that waited, or the acknowledgements alone; ``None``: neither was fetched."""
+        if not (isinstance(receipt, FetchReceipt) and (receipt.fetched or receipt.others)):
+            return None
         found, element = receipt.fetched, headers.body
         assert isinstance(element, MakeConnection)
         if found is None:

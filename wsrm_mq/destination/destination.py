@@ -29,16 +29,7 @@ from wsrm_mq.envelope.stream import Limits, content_type_of
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept, turn_away
-from wsrm_mq.queue.arrival import (
-    Arrival,
-    Body,
-    CreateReceipt,
-    EndReceipt,
-    FetchReceipt,
-    MessageReceipt,
-    Receipt,
-    Sender,
-)
+from wsrm_mq.queue.arrival import Arrival, Body, CreateReceipt, EndReceipt, MessageReceipt, Receipt, Sender
 from wsrm_mq.queue.lifecycle import take_fault
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import Acknowledge, Mode
@@ -391,8 +382,8 @@ class RMDestination:
             return answers.unavailable(receipt.no_room)
         if receipt.is_answered_elsewhere:
             return answers.acknowledgement(headers, receipt.others)
-        if isinstance(receipt, FetchReceipt) and (receipt.fetched is not None or receipt.others):
-            return self.fetching.answer(receipt, headers)
+        if (fetched := self.fetching.answer(receipt, headers)) is not None:
+            return fetched
         if isinstance(receipt, CreateReceipt):
             return answers.created(receipt, headers)
         if isinstance(headers.body, CloseSequence | TerminateSequence):
