@@ -16,7 +16,7 @@ from tests.queue.filter_trees import PROPERTIES, VALUES, filters, truth
 from tests.support.pages import DOCS
 from wsrm_mq.errors import FilterError
 from wsrm_mq.queue.filters import DEEPEST, LONGEST, MOST, parse
-from wsrm_mq.store.filtering import FIELDS, Filter, fits, fitting_message
+from wsrm_mq.store.filtering import FIELDS, Filter, Filtered, fits, fitting_message
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import bound
 from wsrm_mq.store.sqlite import schema
@@ -70,9 +70,11 @@ def put(db: Database, position: int, properties: dict[str, Any] | None = None, *
     return {**row, "properties": properties or {}}
 
 
+FOUND = Filtered(lambda *conditions: select(entry.c.id).where(*conditions).order_by(entry.c.id))
+
+
 def found(db: Database, wanted: Filter | str) -> list[int]:
-    condition = fits(parse(wanted) if isinstance(wanted, str) else wanted)
-    statement, values = bound(select(entry.c.id).where(condition).order_by(entry.c.id))
+    statement, values = FOUND.of(parse(wanted) if isinstance(wanted, str) else wanted)
     return [position for (position,) in db.execute(statement, values)]
 
 
@@ -101,6 +103,17 @@ def test_quotes_and_sql_in_a_value_are_data(db: Database, value: str) -> None:
         assert value in values.values()
         assert text not in statement
         assert found(db, wanted) == [1]
+
+
+def test_filters_that_differ_in_their_values_alone_are_one_statement() -> None:
+    wanted = (
+        "id = '1' and not (amount < 5 or kind in ('a', 'b'))",
+        "id = '2' and not (amount < 6.5 or kind in ('c', ''))",
+    )
+    (one, its_values), (other, other_values) = (FOUND.of(parse(text)) for text in wanted)
+    assert one == other
+    assert {*other_values.values()} - {*its_values.values()} == {"2", 6.5, "c", ""}
+    assert FOUND.of(parse("amount < 5"))[0] != FOUND.of(parse("amount < '5'"))[0]
 
 
 def test_a_property_of_a_columns_name_is_found_with_a_slash(db: Database) -> None:

@@ -9,14 +9,38 @@ Every value is a parameter of the statement. As in SQL a comparison with null is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal, not_, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Numeric,
+    Select,
+    String,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+)
 
 from wsrm_mq.store.sql import bound, compiled
 from wsrm_mq.store.tables import entry, header, message
 
-Value = str | int | float | bool
+
+class Parameter(NamedTuple):
+    """It stands in the place of a value that is given when the statement is run."""
+
+    name: str
+    is_text: bool
+
+
+Value = str | int | float | bool | Parameter
 
 
 class Field(NamedTuple):
@@ -114,12 +138,37 @@ class Filtered:
     statement with these conditions added to its own: with none, or with that of a filter."""
 
     def __init__(self, made: Callable[..., Select[Any]]) -> None:
-        self._made = made
         self.text: Final = compiled(made())
+        self._bound = lru_cache(256)(lambda shape: bound(made(fits(shape))))
+        """By a filter without its values, which differ from one request to the next: making the text takes longer than
+        running it."""
 
     def of(self, wanted: Filter | None) -> tuple[str, dict[str, Any]]:
         """The statement for what ``wanted`` wants, and the values of its parameters."""
-        return (self.text, {}) if wanted is None else bound(self._made(fits(wanted)))
+        if wanted is None:
+            return self.text, {}
+        values: dict[str, Any] = {}
+        text, constants = self._bound(_shape(wanted, values))
+        return text, constants | values
+
+
+def _shape(wanted: Filter, values: dict[str, Any]) -> Filter:
+    """``wanted`` with a parameter in the place of each value, which is added to ``values`` by its name."""
+    match wanted:
+        case Comparison(field, operator, given):
+            return Comparison(field, operator, tuple(_named(value, values) for value in given))
+        case Not(of):
+            return Not(_shape(of, values))
+        case Every(of) | Some(of):
+            return type(wanted)(tuple(_shape(one, values) for one in of))
+
+
+def _named(value: Value, values: dict[str, Any]) -> Parameter:
+    if isinstance(value, Parameter):
+        return value
+    name = f"value_{len(values)}"
+    values[name] = _plain(value)
+    return Parameter(name, isinstance(value, str))
 
 
 def fitting_message(wanted: Filter) -> Select[Any]:
@@ -133,7 +182,7 @@ def fitting_message(wanted: Filter) -> Select[Any]:
 def _condition(wanted: Filter, columns: _Columns) -> ColumnElement[bool]:
     match wanted:
         case Comparison(field, operator, values):
-            return OPERATORS[operator](_value(field, columns), *map(_plain, values))
+            return OPERATORS[operator](_value(field, columns), *map(_bind, values))
         case Not(of):
             return not_(_condition(of, columns))
         case Every(of):
@@ -148,7 +197,13 @@ def _value(field: Field, columns: _Columns) -> ColumnElement[Any]:
     return func.json_extract(header.c.properties, f'$."{field.name}"')
 
 
-def _plain(value: Value) -> str | int | float:
+def _bind(value: Value) -> ColumnElement[Any]:
+    if isinstance(value, Parameter):
+        return bindparam(value.name, type_=String() if value.is_text else Numeric(), required=True)
+    return literal(_plain(value))
+
+
+def _plain(value: str | float | bool) -> str | float:
     """A value as SQL has it: true is 1."""
     return int(value) if isinstance(value, bool) else value
 
@@ -156,9 +211,9 @@ def _plain(value: Value) -> str | int | float:
 def _alike(compare: Callable[[Any, Any], ColumnElement[bool]]) -> Callable[..., ColumnElement[bool]]:
     """``compare`` where both are texts, or both numbers; unknown otherwise."""
 
-    def test(value: ColumnElement[Any], other: object) -> ColumnElement[bool]:
+    def test(value: ColumnElement[Any], other: ColumnElement[Any]) -> ColumnElement[bool]:
         is_text = func.typeof(value) == "text"
-        return case((is_text if isinstance(other, str) else not_(is_text), compare(value, other)))
+        return case((is_text if isinstance(other.type, String) else not_(is_text), compare(value, other)))
 
     return test
 
