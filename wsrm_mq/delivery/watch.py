@@ -195,7 +195,8 @@ class Watch:
                 for statement in (lanes.DUE, lanes.DISCARDING, lanes.RUNNABLE_SENDS)
             )
             has_due = is_over and db.execute(lanes.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
-            look["foreign"] = self._store.foreign(db, sends=False)
+            if self._store.serving.sends:
+                look["foreign"] = self._store.foreign(db, sends=False)
             runnable = (lanes.RUNNABLE, RUNNABLE_LOOSE, lanes.RUNNABLE_CALLS)
             has_runnable = any(db.execute(statement, look).fetchone() is not None for statement in runnable)
         self._tell_of_jumps(is_over=is_over)

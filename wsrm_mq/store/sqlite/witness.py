@@ -291,22 +291,22 @@ class Guard:
         older state of the store, or another store, was written."""
         if isinstance(self.lost, StoreUnconfirmed):
             raise self.lost
-        if self._seen is not None and self.is_behind(db):
+        found = _state(db)
+        if self._seen is not None and self._has_fallen(self._seen, *found):
             self.lost = self._gone_back(self._seen)
             raise self.lost
-        self._seen, self._keys = _state(db)
+        self._seen, self._keys = found
 
     def is_behind(self, db: Database) -> bool:
         """Whether ``db`` shows less than this process has seen in the store."""
-        seen, keys, position = self._seen, self._keys, self._position
-        if seen is None:
-            return False
-        found, found_keys = _state(db)
+        return self._seen is not None and self._has_fallen(self._seen, *_state(db))
+
+    def _has_fallen(self, seen: Identity, found: Identity, found_keys: dict[str, int]) -> bool:
         return (
             found.id != seen.id
             or found.mark < seen.mark
-            or found_keys.get("entry", 0) < position
-            or any(found_keys.get(table, 0) < key for table, key in keys.items())
+            or found_keys.get("entry", 0) < self._position
+            or any(found_keys.get(table, 0) < key for table, key in self._keys.items())
         )
 
     def committed(self, position: int, mark: int | None) -> None:
