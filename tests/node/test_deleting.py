@@ -109,6 +109,37 @@ def test_a_deletion_that_is_killed_between_two_parts_has_taken_the_queue_and_is_
     assert {one.ack() for one in taken} <= {Settlement.ALREADY_SETTLED}
 
 
+@pytest.mark.local("looks between two parts of what the local node does")
+def test_what_a_topic_has_retained_is_given_up_in_parts_between_which_others_write(
+    node: Node, program: Program, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.declare_topic("db/#", retain=None)
+    for number in range(MANY):
+        node.publish("db/add", number)
+    other, parts, call = program(ASKS), list[int](), node.call
+    assert other.stdin is not None
+    assert other.stdout is not None
+
+    def between(verb: Any, **options: Any) -> Any:
+        done = call(verb, **options)
+        if isinstance(done, clearing.Part):
+            parts.append(done.cleared.settled)
+            other.stdin.write("now\n")
+            assert other.stdout.readline() == f"{len(parts) > 1:d}\n", "what it has put before it leases now"
+            assert other.stdout.readline().split()[1:] == ["orders"]
+            assert list(node.replay("db/#")) == []
+        return done
+
+    monkeypatch.setattr(node, "call", between)
+    node.declare_topic("db/#", retain=0)
+    assert parts == [clearing.PIECE, clearing.PIECE, MANY - 2 * clearing.PIECE]
+    assert rows(PURGED) == [(MANY,)]
+    monkeypatch.undo()
+    node.declare_topic("db/#", retain=60)
+    node.publish("db/add", 0)
+    assert len(list(node.replay("db/#"))) == 1
+
+
 def test_a_large_queue_and_a_large_subscription_are_deleted_whole_by_a_node_that_is_awaited(
     node: Node, connect_async: ConnectAsync, rows: Rows
 ) -> None:

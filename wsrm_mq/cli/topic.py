@@ -10,7 +10,7 @@ import click
 
 from wsrm_mq.acts import others
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, committed, named
+from wsrm_mq.cli.acts import Care, acting, carry_out, named, will
 from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, prose, result, say, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, over_network, paged
 from wsrm_mq.cli.queue import message_options, put_by_hand
@@ -112,20 +112,34 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
     Example: wsrm-mq topic retain "orders/#" 86400 --reason "for the audit"
              wsrm-mq topic retain "orders/#" 0 --reason "not wanted"
     """
-    from wsrm_mq.queue import retaining
+    from wsrm_mq.queue import clearing, retaining
 
     why = care.why()
     lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
 
-    def act(tx: transaction.Transaction) -> int:
+    def first(tx: transaction.Transaction) -> clearing.Part:
         return retaining.retain(tx, pattern, seconds, actor=why["actor"], why=why["reason"])
 
-    def says(given_up: int) -> str:
-        if seconds == 0:
-            return f"keep nothing of {pattern}: {counted(given_up, 'message')} given up"
-        return f"keep what is published to {pattern} {lasts}"
+    def would(tx: transaction.Transaction) -> clearing.Cleared:
+        log = retaining.log_of(tx, pattern) if seconds == 0 else None
+        found = clearing.Cleared(0) if log is None else clearing.tally(tx, log)
+        first(tx)  # it may be refused
+        return found
 
-    given_up = committed(place, care, act, says)
+    def do(is_dry: bool) -> clearing.Cleared:
+        if is_dry:
+            return place.run(would, dry_run=True)
+        return clearing.in_parts(place.run, first, clearing.purge_deleted)
+
+    def tell(cleared: Any) -> None:
+        text = f"keep what is published to {pattern} {lasts}"
+        if seconds == 0:
+            text = f"keep nothing of {pattern}: {counted(cleared.settled, 'message')} given up"
+        will(text, care.dry_run)
+
+    with place.looking():
+        pass
+    given_up = carry_out(place, care, do, tell).settled
     answer = {"pattern": pattern, "retain": seconds, "given_up": given_up, "dry_run": care.dry_run}
     place.result(answer)
 

@@ -148,7 +148,7 @@ class Queues(Neighbouring, Opened):
     def declare_topic(self, pattern: str, *, retain: float | None, actor: str | None = None) -> None:
         """From now on what is published to a topic of ``pattern`` stays for ``retain`` seconds, to be replayed, whether
         a queue takes it or not; ``None``: for ever, 0: no longer. ``actor``: who, for the ledger."""
-        self.call(lambda tx: retaining.retain(tx, pattern, retain, actor=actor))
+        self._in_parts(lambda tx: retaining.retain(tx, pattern, retain, actor=actor), clearing.purge_deleted)
 
     def replay(
         self, topic: str, *, since: int | float | Literal["first"] = "first", filter: str | Filter | None = None

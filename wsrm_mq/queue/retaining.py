@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue import browsing, clearing
 from wsrm_mq.queue.browsing import Peeked
+from wsrm_mq.queue.clearing import Cleared, Part
 from wsrm_mq.queue.declaring import LOG, Declared
 from wsrm_mq.queue.policies import QueuePolicy, changed, encoded
 from wsrm_mq.queue.retention import Reader
@@ -29,6 +29,7 @@ from wsrm_mq.store.transaction import Transaction
 PAGE: Final = 200
 """Messages that are read at a time."""
 _WITHOUT_LETTERS: Final = QueuePolicy(dead_letter=False)
+_NOTHING: Final = Part(Cleared(0), None)
 
 
 Found = tuple[Declared, Peeked]
@@ -58,20 +59,18 @@ def log_of(tx: Transaction, pattern: str) -> Declared | None:
 
 def retain(
     tx: Transaction, pattern: str, seconds: float | None, *, actor: str | None = None, why: str | None = None
-) -> int:
+) -> Part:
     """From now on what is published to a topic of ``pattern`` is retained for so long; ``None``: for ever. 0: nothing
-    is any more, and what was is purged. Answers how many messages that is. ``actor`` and ``why``: who does and for
-    which reason, for the ledger; no ``actor``: a program."""
+    is any more, and what was is purged, a part of it; ``clearing.purge_deleted`` does the others. ``actor`` and
+    ``why``: who does and for which reason, for the ledger; no ``actor``: a program."""
     check_pattern(pattern)
     log = log_of(tx, pattern)
     if seconds == 0:
         if log is None:
-            return 0
-        first = partial(clearing.delete, queue=log, force=True)
-        given_up = clearing.in_parts(lambda part: part(tx), first, clearing.purge_deleted).settled
+            return _NOTHING
         if actor is not None:
             tx.add_ledger("queue_deleted", log.key, actor=actor, reason=_told(pattern, seconds, why))
-        return given_up
+        return clearing.delete(tx, log, force=True)
     if log is None:
         tx.queue(f"{pattern}#retained", LOG)
         log = log_of(tx, pattern)
@@ -80,7 +79,7 @@ def retain(
     bind(tx, pattern, log)
     if actor is not None:
         tx.add_ledger("queue_declared", log.key, actor=actor, reason=_told(pattern, seconds, why))
-    return 0
+    return _NOTHING
 
 
 def _told(pattern: str, seconds: float | None, why: str | None) -> str:

@@ -88,7 +88,7 @@ UNBIND_ONE: Final = compiled(delete(binding).where(_IS_BINDING))
 UNBIND: Final = compiled(delete(binding).where(given(binding, "queue, pattern")).returning(binding.c.id))
 UNBIND_ALL: Final = compiled(delete(binding).where(given(binding, "queue")))
 LOGS: Final = compiled(
-    select(*QUEUE_COLUMNS).where(queue.c.kind == "topic", queue.c.policy.is_not(None)).order_by(queue.c.id)
+    select(*QUEUE_COLUMNS).where(queue.c.name.like("%#retained"), queue.c.policy.is_not(None)).order_by(queue.c.id)
 )
 EVENTS: Final = compiled(
     select(header.c.topic, func.count(entry.c.message.distinct()), func.max(message.c.received_at))
@@ -97,7 +97,7 @@ EVENTS: Final = compiled(
     .join(message, message.c.id == entry.c.message)
     .join(header, header.c.message == message.c.id)
     .where(
-        *(queue.c.kind == "topic", entry.c.priority.is_not(None), entry.c.outcome.is_(None)),
+        *(queue.c.name.like("%#retained"), entry.c.priority.is_not(None), entry.c.outcome.is_(None)),
         or_(entry.c.expires_at.is_(None), entry.c.expires_at > p("now")),
         func.substr(header.c.topic, 1, func.length(p("begins"))) == p("begins"),
     )
