@@ -370,8 +370,7 @@ class Engine:
             self.store.close(ownership.leave, left)
             self._left_open = 0
             self.events.stop()
-            if tracing.spans is not None:
-                tracing.spans.flush()
+            tracing.flush()
         return finished
 
     def drain(self) -> None:

@@ -24,3 +24,11 @@ def look() -> None:
         from wsrm_mq.tracing.making import spans_of
 
         spans = spans_of(trace)
+
+
+def flush() -> None:
+    """Let spans end that have nothing more to wait for, before a process does: also where the provider has gone."""
+    if "wsrm_mq.tracing.making" in sys.modules:
+        from wsrm_mq.tracing import making
+
+        making.flush()

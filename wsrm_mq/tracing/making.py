@@ -118,6 +118,11 @@ class _Ending:
 _ending: Final = _Ending()
 
 
+def flush(seconds: float = 1.0) -> None:
+    """Let spans end that have nothing more to wait for, at most so long."""
+    _ending.flush(seconds)
+
+
 class Receive:
     """The span of a message's receipt. ``environ`` is the kept request, which names the span."""
 
@@ -168,10 +173,6 @@ class Spans:
         )
         outcome.settling = None if settling is None else partial(_settle, settling)
         return outcome
-
-    def flush(self, seconds: float = 1.0) -> None:
-        """Let spans end that have nothing more to wait for, before a process does."""
-        _ending.flush(seconds)
 
 
 def _receive(
