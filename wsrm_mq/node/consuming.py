@@ -112,7 +112,7 @@ class Consuming(Subscribing, Opened):
     def leased(self, names: list[str], request: Request) -> list[Message]:
         """Lease messages of queues, as far as they are in this node's store."""
         found, offset = self.call(lambda tx: self._lease(tx, names, request))
-        if any(one.is_told for one in found):
+        if any(one.is_told for one in found if one.seen.asks):
             self.doorbell.tell()
         return [Message(self, one, shown(one.until, offset)) for one in found]
 
@@ -212,9 +212,8 @@ class Consuming(Subscribing, Opened):
     def ack(self, messages: Sequence[Message]) -> list[Settlement]:
         """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
         the others are settled all the same."""
-        checks.check_messages(messages)
         try:
-            return self._settle(messages, settling.ack, wakes=any(one.frees_others for one in messages))
+            return self._settle(messages, settling.ack)
         finally:
             self.doorbell.settled()  # where nothing else is ready by it, there is room all the same
 
@@ -238,7 +237,7 @@ class Consuming(Subscribing, Opened):
     def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
         """The leases begin anew, for ``lease`` seconds, or as long as the queue says. See ``ack``."""
         lasts = lease_ms(lease)
-        return self._settle(messages, lambda tx, leases: settling.renew(tx, leases, lasts))
+        return self._settle(messages, lambda tx, leases: settling.renew(tx, leases, lasts), wakes=False)
 
     def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
         """Messages that no program has seen go back, and nothing is counted. See ``ack``."""
@@ -249,10 +248,13 @@ class Consuming(Subscribing, Opened):
         messages: Sequence[Message],
         verb: Callable[[Unit, Sequence[Lease]], list[Settlement]],
         *,
-        wakes: bool = False,
+        wakes: bool | None = None,
     ) -> list[Settlement]:
+        """``wakes``: whether others are ready by it; ``None``: as the messages say."""
         checks.check_messages(messages)
-        if any(self._home_of(one) is not self for one in messages):
+        if wakes is None:
+            wakes = any(one.frees_others for one in messages)
+        if any(self._settled_by(home) is not self for home in {one.home for one in messages}):
             return self._settle_each(messages, verb, wakes=wakes)
         leases = [one.lease for one in messages]
         open_one = self._open_one
@@ -266,17 +268,17 @@ class Consuming(Subscribing, Opened):
     ) -> list[Settlement]:
         """Settle messages of several stores, each where it is."""
         answers: dict[int, Settlement] = {}
-        for home in dict.fromkeys(map(self._home_of, messages)):
-            mine = [one for one in messages if self._home_of(one) is home]
+        for home in dict.fromkeys(self._settled_by(one.home) for one in messages):
+            mine = [one for one in messages if self._settled_by(one.home) is home]
             settled = home._settle(mine, verb, wakes=wakes)
             answers.update((one.position, answer) for one, answer in zip(mine, settled, strict=True))
         return [answers[one.position] for one in messages]
 
-    def _home_of(self, message: Message) -> Consuming:
-        """The node that settles a message: where it is an express message that of its store, else this one, whichever
-        has received it."""
-        home = cast("Consuming | None", message.home)
-        return self if home is None or not (home.is_express or self.is_express) else home
+    def _settled_by(self, home: object) -> Consuming:
+        """The node that settles messages of ``home``: that one itself where they are express, else this one, whichever
+        has received them."""
+        its = cast("Consuming | None", home)
+        return self if its is None or not (its.is_express or self.is_express) else its
 
     def ack_at(self, queue: str, position: int) -> Settlement:
         """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not

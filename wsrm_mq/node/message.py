@@ -46,6 +46,8 @@ class Message:
     ) -> None:
         seen = leased.seen
         self._node = None if leased.is_barrier else node
+        self.home: object = None if self._node is None else self._node.home
+        """The node in whose store it is; ``None``: it was only looked at."""
         self.is_barrier = leased.is_barrier
         """Every subscription has it, it is not leased, and nothing that is done with it settles anything."""
         self.frees_others = seen.number is not None or leased.queue.policy.barrier is not None or bool(seen.asks)
@@ -86,11 +88,6 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.position} of {self.queue}>"
-
-    @property
-    def home(self) -> object:
-        """The node in whose store it is; ``None``: it was only looked at."""
-        return None if self._node is None else self._node.home
 
     @property
     def redelivered(self) -> bool:

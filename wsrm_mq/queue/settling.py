@@ -61,29 +61,31 @@ Settled = list[Settlement]
 def ack(tx: Transaction, leases: Sequence[Lease]) -> Settled:
     """The messages are taken: they are settled as delivered, and bodies are freed that their queue does not keep."""
     allowed, answers = _judge(tx, leases)
-    loose = [one for one in allowed if one.lane is None or one.is_letter]
-    letters = [one for one in loose if one.is_letter]
-    if keys := [one.position for one in loose if not one.is_letter]:
-        tx.execute(consuming.ACKNOWLEDGE, {"keys": as_json(keys), "now": tx.now})
+    loose: list[Standing] = []
+    letters: list[Standing] = []
+    in_lanes: list[Standing] = []
+    for one in allowed:
+        (letters if one.is_letter else loose if one.lane is None else in_lanes).append(one)
+    freed = [one.message for one in loose]
+    if loose:
+        tx.execute(consuming.ACKNOWLEDGE, {"keys": as_json([one.position for one in loose]), "now": tx.now})
+    counted = [one for one in loose if one.outcome is None and one.stored_policy is not None]
+    for queue in {one.queue for one in counted}:
+        sizes = [one.size for one in counted if one.queue == queue]
+        tx.add_unsettled(queue, -len(sizes), -sum(sizes))
+        tx.counts["delivered", queue, ""] += len(sizes)
+    for one in counted:
+        if one.asks:
+            left(tx, one.position, one.message, one.size, one.asks, "delivered")
     if letters:
         row = {"keys": as_json([one.position for one in letters]), "reason": TAKEN, "now": tx.now}
         tx.execute(consuming.TAKE_LETTERS, row)
         for one in letters:
             tx.ledger("discarded", lane_of(tx, one), number=one.number, position=one.position, reason=TAKEN)
-    freed = []
-    for one in loose:
-        if one.outcome is None and one.stored_policy is not None:
-            tx.add_unsettled(one.queue, -1, -one.size)
-            tx.counts.delivered(one.queue, None, is_replay=False)
-            if one.asks:
-                left(tx, one.position, one.message, one.size, one.asks, "delivered")
-        if not one.is_letter:
+    for one in in_lanes:
+        answers[one.position] = _ack_in_lane(tx, one, lane_of(tx, one))
+        if answers[one.position] is Settlement.SETTLED and one.stored_policy is not None:
             freed.append(one.message)
-    for one in allowed:
-        if one.lane is not None and not one.is_letter:
-            answers[one.position] = _ack_in_lane(tx, one, lane_of(tx, one))
-            if answers[one.position] is Settlement.SETTLED and one.stored_policy is not None:
-                freed.append(one.message)
     if freed:
         tx.execute(FREE_TAKEN, {"keys": as_json(freed), "now": tx.now})
     return [answers[one.position] for one in leases]

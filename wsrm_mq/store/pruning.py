@@ -103,19 +103,17 @@ DELETE FROM header WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM mess
 DROP_ROUTED: Final = written(f"""
 DELETE FROM routed WHERE message IN {_LISTED} AND NOT EXISTS (SELECT 1 FROM message WHERE message.id = routed.message)
 """)
-_FREE: Final = f"""
-UPDATE message SET body = NULL WHERE id IN (SELECT value FROM keys_in(:keys) k) AND body IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM entry WHERE entry.message = message.id AND NOT ({_SETTLED.format("")}))
-  AND NOT EXISTS (
-    SELECT 1 FROM entry JOIN queue ON queue.id = coalesce(entry.origin, entry.queue)
-    WHERE entry.message = message.id AND entry.settled_at + 1000 * retain_in(queue.policy) > :now
-)"""
+_FREE: Final = "UPDATE message SET body = NULL WHERE id IN (SELECT value FROM keys_in(:keys) k) AND body IS NOT NULL"
+_IN_QUEUES: Final = "entry LEFT JOIN queue ON queue.id = coalesce(entry.origin, entry.queue)"
+_KEEPS: Final = f"NOT ({_SETTLED.format('')}) OR entry.settled_at + 1000 * retain_in(queue.policy) > :now"
+FREE_BODIES: Final = written(f"""
+{_FREE} AND NOT EXISTS (SELECT 1 FROM {_IN_QUEUES} WHERE entry.message = message.id AND ({_KEEPS})) RETURNING id
+""")
 """Free the bodies of settled messages that no queue with a policy keeps any longer, whichever settled it last."""
-FREE_BODIES: Final = written(f"{_FREE} RETURNING id")
 FREE_TAKEN: Final = written(f"""
 {_FREE} AND NOT EXISTS (
-    SELECT 1 FROM entry JOIN queue ON queue.id = coalesce(entry.origin, entry.queue)
-    WHERE entry.message = message.id AND entry.priority IS NULL AND queue.kind = 'app' AND queue.policy IS NULL
+    SELECT 1 FROM {_IN_QUEUES} WHERE entry.message = message.id
+      AND ({_KEEPS} OR (entry.priority IS NULL AND queue.kind = 'app' AND queue.policy IS NULL))
 ) RETURNING id
 """)
 """The same for what consumers have settled: a copy of what an endpoint keeps stays as long as that. In a queue that was
