@@ -80,7 +80,7 @@ def test_a_disk_that_had_no_room_for_the_reserve_is(
     assert failing(client) == {}
     wsrm.path.with_name("store.db.d").joinpath("reserve").unlink()
     monkeypatch.setattr("wsrm_mq.store.sqlite.reserve._PLENTY", 2**62)
-    monkeypatch.setattr(wsrm.middleware.engine.store.writer._reserve, "is_made", False)
+    monkeypatch.setattr(wsrm.middleware.engine.store.writer._reserve, "size", 0)
     assert set(failing(client)) == {"disk"}
 
 

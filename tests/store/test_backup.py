@@ -185,7 +185,7 @@ def test_a_log_that_grows_too_far_ends_the_copy_and_not_the_service(
 
 @pytest.fixture
 def disk(mount: Mount) -> Disk:
-    return Disk(mount("-t", "tmpfs", "-o", "size=40m", "tmpfs"))
+    return Disk(mount("-t", "tmpfs", "-o", "size=42m", "tmpfs"))
 
 
 def test_a_disk_without_room_for_it_is_told_before_anything_is_written(store: Store, disk: Disk) -> None:

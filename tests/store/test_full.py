@@ -106,6 +106,36 @@ def test_acceptances_do_not_eat_the_room_kept_for_settlements(disk: Disk, on_dis
     assert disk.free == left
 
 
+def test_what_makes_room_is_stored_on_a_full_disk_until_only_settlements_have_what_they_need(
+    disk: Disk, on_disk: Store
+) -> None:
+    disk.fill()
+    assert on_disk.call(settled, drains=True) == "settled", "the first that finds no room gets the reserve"
+    for _ in range(100):
+        assert on_disk.call(settled, drains=True) == "settled"
+    disk.fill(but=300_000)
+    with pytest.raises(StoreFull, match="what is left is kept for settlements"):
+        on_disk.call(settled, drains=True)
+    assert on_disk.call(settled, keep=True) == "settled"
+    disk.make_room()
+    eventually(lambda: on_disk.call(message(100_000)))
+    assert on_disk.call(settled, drains=True) == "settled"
+
+
+def test_a_process_that_begins_on_a_full_disk_gets_the_reserve_and_takes_nothing_new(disk: Disk) -> None:
+    store = Store(disk.point / "store.db")
+    store.open()
+    store.close()
+    disk.fill()
+    for _ in range(2):
+        again = Store(disk.point / "store.db")
+        again.open()
+        assert again.call(settled, drains=True) == "settled"
+        with pytest.raises(StoreFull):
+            again.call(message(1000))
+        again.close()
+
+
 def test_a_settlement_that_finds_no_room_at_all_is_stored_when_there_is_some(disk: Disk, mount: Mount) -> None:
     tiny = Disk(mount("-t", "tmpfs", "-o", "size=2m", "tmpfs"))
     store = Store(tiny.point / "store.db")
@@ -153,26 +183,26 @@ def test_opening_on_a_full_disk_says_that_it_is_full(disk: Disk) -> None:
 
 def test_the_reserve_is_made_where_there_is_plenty_and_made_again_after_use(disk: Disk) -> None:
     path = disk.point / "reserve"
-    reserve = Reserve(path, size=MIB)
+    reserve = Reserve(path)
     assert not reserve.is_spent
     reserve.restore()
     assert path.stat().st_blocks * 512 >= MIB, "its blocks are allocated, not only its length"
     assert not reserve.is_spent
     reserve.release()
     assert reserve.is_spent
-    assert not path.exists()
+    assert path.stat().st_size == 1, "what is left tells the others"
     reserve.restore()
-    assert not path.exists(), "it looks once a second only"
-    again = Reserve(path, size=MIB)
+    assert path.stat().st_size == 1, "it looks once a second only"
+    again = Reserve(path)
     again.restore()
-    assert path.exists()
+    assert path.stat().st_size == MIB
     time.sleep(0.05)  # it asks so often only
     assert not reserve.is_spent, "another instance made it"
 
 
 def test_no_reserve_is_made_on_a_disk_that_has_little_left(mount: Mount) -> None:
     tiny = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs")
-    reserve = Reserve(tiny / "reserve", size=MIB)
+    reserve = Reserve(tiny / "reserve")
     reserve.restore()
     assert not (tiny / "reserve").exists()
     assert not reserve.is_spent, "what never was cannot be spent"

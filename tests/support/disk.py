@@ -13,11 +13,11 @@ class Disk:
         self.point = point
         self._filler = point / "filler"
 
-    def fill(self) -> None:
-        """Leave no byte."""
+    def fill(self, but: int = 0) -> None:
+        """Leave no byte ``but`` so many."""
         with self._filler.open("ab", buffering=0) as file:
-            while self.free:
-                file.write(bytes(min(self.free, MIB)))
+            while self.free > but:
+                file.write(bytes(min(self.free - but, MIB)))
 
     def make_room(self) -> None:
         self._filler.unlink()

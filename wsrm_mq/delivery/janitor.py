@@ -97,7 +97,7 @@ class Janitor:
             now = self._store.reached()
             for batch in retention.batches(self._store.reader, self._kept, now):
                 began = time.monotonic()
-                pruned = pruned.plus(self._store.call(batch, size=_ROW_BYTES * len(batch.entries)))
+                pruned = pruned.plus(self._store.call(batch, size=_ROW_BYTES * len(batch.entries), drains=True))
                 if self._stopping.wait(rest_after(time.monotonic() - began)):
                     break
             if not self._stopping.is_set():

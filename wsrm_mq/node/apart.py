@@ -32,7 +32,7 @@ class DeadLetters:
         self._queue = queue
         self._places = [place for place, _names in node.places([queue])]
         for place in self._places:
-            self.name = place.call(lambda tx: declaring.dead_letters(tx, queue))
+            self.name = place.call(lambda tx: declaring.dead_letters(tx, queue), drains=True)
 
     def peek(self, *, after: int = 0, limit: int = 50) -> list[Message]:
         """See ``Node.peek``."""

@@ -111,7 +111,7 @@ class Consuming(Subscribing, Opened):
 
     def leased(self, names: list[str], request: Request) -> list[Message]:
         """Lease messages of queues, as far as they are in this node's store."""
-        found, offset = self.call(lambda tx: self._lease(tx, names, request))
+        found, offset = self.call(lambda tx: self._lease(tx, names, request), drains=True)
         if any(one.is_told for one in found if one.seen.asks):
             self.doorbell.tell()
         return [Message(self, one, shown(one.until, offset)) for one in found]
@@ -125,7 +125,7 @@ class Consuming(Subscribing, Opened):
             ready = [one for queue in queues for one in ready_in(tx, queue, request.wanted, request.most)]
             return [(-one.priority, one.position, one.size) for one in ready]
 
-        return self.call(verb)
+        return self.call(verb, drains=True)
 
     def _lease(self, tx: Unit, names: list[str], request: Request) -> tuple[list[Leased], int]:
         self._turn += 1
@@ -154,7 +154,7 @@ class Consuming(Subscribing, Opened):
             found = [declaring.found(tx, one, auto_create=self.auto_create) for one in names]
             return subscribing.subscribe(tx, found, terms)
 
-        flow = flow_of(self, names, self.call(verb), wanted, acknowledging)
+        flow = flow_of(self, names, self.call(verb, drains=True), wanted, acknowledging)
         subscription = self._subscriptions[flow] = Subscription(self, flow, terms, acknowledging)
         self.supply.add(flow)
         return subscription
@@ -302,7 +302,7 @@ class Consuming(Subscribing, Opened):
         answers = [Settlement.UNKNOWN] * count
         for place, _names in self.places([queue]):
             if Settlement.UNKNOWN in answers:
-                told = place.call(verb, wakes=True)
+                told = place.call(verb, wakes=True, drains=True)
                 answers = [new if old is Settlement.UNKNOWN else old for old, new in zip(answers, told, strict=True)]
         return answers
 
@@ -338,7 +338,7 @@ class Consuming(Subscribing, Opened):
             for subscription in self.subscriptions if done.leased else ():
                 subscription.withdraw(done.leased)
 
-        done = [place.call(verb, wakes=True, committed=withdraw) for place, _names in self.places([queue])]
+        done = [place.call(verb, wakes=True, drains=True, committed=withdraw) for place, _names in self.places([queue])]
         leased = {position: fence for one in done for position, fence in one.leased.items()}
         return Swept(together(one.cleared for one in done), leased)
 

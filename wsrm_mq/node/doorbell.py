@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from wsrm_mq.errors import StoreError
@@ -159,7 +160,7 @@ class Doorbell:
         if left > 0:
             self._ends_at = time.monotonic() + left
             return max(SOONEST_SECONDS, min(left, POLL_SECONDS))
-        ended = self._store.call(expiring.sweep)
+        ended = self._store.call(expiring.sweep, drains=True)
         self.tell()
         return 0.0 if ended else SOONEST_SECONDS
 
@@ -174,9 +175,9 @@ class Doorbell:
             back = db.execute(consuming.TURNED_BACK, {"now": self._store.clock(), "count": 1}).fetchone()
             forgotten = db.execute(consuming.DUE_TO_BE_FORGOTTEN, {"now": self._store.reached()}).fetchone()
         if back is not None:
-            self._store.call(expiring.end_turned_back)
+            self._store.call(expiring.end_turned_back, drains=True)
         if forgotten is not None:
-            self._store.call(expiring.forget_put_before)
+            self._store.call(expiring.forget_put_before, drains=True)
         if back is not None:
             self.tell()
 
@@ -186,7 +187,7 @@ class Doorbell:
             holders = db.execute(consuming.HOLDERS).fetchall()
         gone = [one for one in holders if one[0] != self._store.instance and self._is_gone(*one)]
         for key, name, _pid, _has_ended in gone:
-            while self._store.call(lambda tx, key=key, name=name: _take_over(tx, key, name)):  # type: ignore[misc]
+            while self._store.call(partial(_take_over, key=key, name=name), drains=True):
                 continue
         if gone:
             self.tell()

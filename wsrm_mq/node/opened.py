@@ -217,14 +217,17 @@ class Opened(Transacting[Transaction]):
         size: int = 0,
         wakes: bool = False,
         keep: bool = False,
+        drains: bool = False,
         is_relaxed: bool = False,
         committed: Callable[[R], object] | None = None,
     ) -> R:
         """Run a verb in a transaction. ``wakes``: something may be ready then. ``keep``: it is tried until it is
-        stored, also where the disk is full. ``is_relaxed``: it need not survive a loss of power. ``committed``: is told
-        the result before any verb behind this one is told its own."""
+        stored, also where the disk is full; ``drains``: it helps to make room there. ``is_relaxed``: it need not
+        survive a loss of power. ``committed``: is told the result before any verb behind this one is told its own."""
         self._refuse_unusable()
-        result = self.store.call(verb, size=size, keep=keep, leads=True, is_relaxed=is_relaxed, committed=committed)
+        result = self.store.call(
+            verb, size=size, keep=keep, drains=drains, leads=True, is_relaxed=is_relaxed, committed=committed
+        )
         if wakes:
             self.doorbell.tell()
         return result
@@ -285,13 +288,15 @@ def shown(until: int, offset: int) -> float | None:
 
 KEPT: Final = QueuePolicy(retain=3_600_000)
 """A settled message is on record for an hour, and where its queue says so for longer."""
+_FULL: Final = QueuePolicy(retain=0)
+"""On a full disk the room is wanted at once."""
 
 
 class Upkeep(Janitor):
     """A janitor that leaves a store to its service, which says how long messages are kept there."""
 
     def __init__(self, store: Store, events: Events) -> None:
-        super().__init__(store, lambda _partner: KEPT, events)
+        super().__init__(store, lambda _partner: _FULL if store.is_disk_full else KEPT, events)
 
     def sweep(self) -> Pruned:
         with self._store.reader() as db:

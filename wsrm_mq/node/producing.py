@@ -33,6 +33,8 @@ BLOCKED_SECONDS: Final = 0.25
 TOPICS: Final = 1_000
 """Topics whose durability is remembered, at most."""
 _SAFER: Final = 'Publish it with `durability="relaxed"`, or have one process keep them.'
+_ROW_BYTES: Final = 1024
+"""The bytes that a message adds to the store beside its body, about."""
 
 
 class Producing(Putting[Transaction, Put], Opened):
@@ -90,7 +92,7 @@ class Producing(Putting[Transaction, Put], Opened):
         self, queue: str, many: Sequence[Put], timeout: float | None, asked: Durability | None, gone: Gone
     ) -> list[int]:
         open_one = self._open_one
-        size = sum(len(one.body) for one in many)
+        size = sum(_ROW_BYTES + len(one.body) for one in many)
         if open_one is not None:
             durability = self._durability(queue, asked)
             place = self.place_of(queue, durability)

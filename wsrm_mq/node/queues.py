@@ -71,7 +71,7 @@ class Queues(Neighbouring, Opened):
 
     def _in_parts(self, first: Callable[[Unit], Part], rest: Callable[[int, Unit], Part]) -> Cleared:
         """Do an act in parts, between which others write."""
-        return clearing.in_parts(partial(self.call, wakes=True), first, rest)
+        return clearing.in_parts(partial(self.call, wakes=True, drains=True), first, rest)
 
     def purge(self, queue: str, lower: int = 0, upper: int | None = None, *, actor: str = clearing.ACTOR) -> Cleared:
         """Give up what is not leased, between two positions where those are given. It is done in parts, between which
@@ -80,7 +80,7 @@ class Queues(Neighbouring, Opened):
         check_position("lower", lower)
         if upper is not None:
             check_position("upper", upper)
-        self.call(lambda tx: tx.add_ledger("queue_purged", declaring.declared(tx, queue).key, actor=actor))
+        self.call(lambda tx: tx.add_ledger("queue_purged", declaring.declared(tx, queue).key, actor=actor), drains=True)
         return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
     def purged(self, queue: str, lower: int, upper: int | None) -> Cleared:

@@ -178,6 +178,7 @@ class Supply:
                 partial(self._run, flows, sent, left, renewed),
                 partial(self._done, sent),
                 keep=bool(sent or left),
+                drains=True,
             )
         except StoreError as error:
             self._done(sent, None, error)

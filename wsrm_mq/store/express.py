@@ -19,7 +19,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.store import queues
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.driver import FileIds, Guard, Reserve, beside
-from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.group_commit import CHECKPOINT_BYTES, GroupCommit
 from wsrm_mq.store.port import MAY_BE_READY, Connection, Database
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
@@ -119,8 +119,8 @@ class _NoReserve(Reserve):
 
     is_spent = False
 
-    def restore(self) -> None:
-        self.is_made = True
+    def restore(self, spare: int = 0) -> None:
+        self.size = CHECKPOINT_BYTES
 
     def release(self) -> None:
         pass

@@ -11,22 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.errors import StoreFull, StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store.applications import Serving
 from wsrm_mq.store.cache import Cache, MaySend
 from wsrm_mq.store.clock import Believed, Clock
 from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.driver import FileIds, Guard, Reserve, connect_writer, translate
+from wsrm_mq.store.driver import FileIds, Guard, Reserve, connect_writer, log_bytes, translate
 from wsrm_mq.store.identity import ADVANCE
-from wsrm_mq.store.port import Connection, Instances
+from wsrm_mq.store.port import Connection, Instances, Log
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
 from wsrm_mq.store.write_queue import Write
 
 CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
 TIGHT_CHECKPOINT_BYTES: Final = 128 * 1024
-"""On a disk without room for a reserve: what is in the log has to find room in the file too."""
+"""On a disk that is full, or without room for a reserve: what is in the log has to find room in the file too."""
 VERB_BYTES: Final = 8 * 1024
 """Bytes that a verb adds to the WAL beside its own, about. The file's size does not tell: a checkpoint leaves it."""
 OTHERS_BYTES: Final = 64 * 1024
@@ -147,7 +147,9 @@ class GroupCommit:
                 self._cache.clear()
                 if db.in_transaction:
                     db.execute("ROLLBACK")
-                return translate(error, self.path)
+                failure = translate(error, self.path)
+                self.checkpoint_due = self.checkpoint_due or isinstance(failure, StoreFull)
+                return failure
         try:
             self._count(len(batch), size)
             tx.committed()
@@ -163,8 +165,8 @@ class GroupCommit:
         self.commits += 1
         self.committed_verbs += verbs
         self._not_checkpointed += size
-        most = CHECKPOINT_BYTES if self.reserve.is_made else TIGHT_CHECKPOINT_BYTES
-        self.checkpoint_due = self._not_checkpointed >= most
+        most = 0 if self.reserve.is_spent else min(CHECKPOINT_BYTES, self.reserve.size)
+        self.checkpoint_due = self._not_checkpointed >= max(TIGHT_CHECKPOINT_BYTES, most)
 
     def roll_back(self) -> None:
         """After an error that was not foreseen: nothing is known, and no transaction is open."""
@@ -173,15 +175,30 @@ class GroupCommit:
             with contextlib.suppress(self._db.Error):
                 self._db.execute("ROLLBACK")
 
-    def checkpoint(self) -> None:
-        """Move what the WAL has into the file."""
+    def has_room(self) -> bool:
+        """Whether the disk, and the log where it can be written anew, have room for more than settlements."""
+        return self.reserve.leaves_enough(log_bytes(self.path) if self.checkpoint() else 0)
+
+    def restore(self) -> None:
+        """Make the reserve again, where the disk has room or the file has plenty."""
+        spare = self._db.spare() if self._db is not None and self.reserve.is_spent else 0
+        if spare >= self.reserve.plenty:
+            self.checkpoint("TRUNCATE")
+        self.reserve.restore(spare)
+
+    def checkpoint(self, then: Log | None = None) -> bool:
+        """Move what the WAL has into the file, and on a full disk have it written anew. Answers whether all was moved
+        and that is so."""
         if self._db is None:
             self.open()
         db = self._db
         assert db is not None
         try:
-            db.checkpoint()
+            return db.checkpoint(then or ("RESTART" if self.reserve.is_spent else None))
         except db.Error as error:
             self.events.tell("store.checkpoint_failed", error=error)
+            if isinstance(translate(error, self.path), StoreFull):
+                self.reserve.release()
+            return False
         finally:
             self._not_checkpointed, self.checkpoint_due = 0, False

@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final, Literal, NamedTuple, Protocol
 
+Log = Literal["RESTART", "TRUNCATE"]
+"""The next commit writes from the beginning of the log; or the log gives its room back to the disk too."""
 Parameters = Mapping[str, Any] | Sequence[Any]
 
 
@@ -74,8 +76,12 @@ class Connection(Database, Protocol):
     def open_body(self, message: int) -> BinaryIO:
         """The stored body of a message, while this is open."""
 
-    def checkpoint(self) -> None:
-        """Do now what a commit leaves to be done later."""
+    def checkpoint(self, then: Log | None = None) -> bool:
+        """Do now what a commit leaves to be done later. ``then``: what becomes of the log, where nothing in it is
+        needed; answers whether it does."""
+
+    def spare(self) -> int:
+        """Bytes of the store that are free, and used for what comes next."""
 
     def close(self) -> None: ...
 

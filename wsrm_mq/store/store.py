@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from wsrm_mq.errors import StoreUnavailable
+from wsrm_mq.errors import StoreFull, StoreUnavailable
 from wsrm_mq.events.telling import Events
 from wsrm_mq.store import applications, driver, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
@@ -116,6 +116,14 @@ class Store:
         """Create or migrate the file, take a place among the instances, start the writer. Raises ``StoreLocked`` for
         what is no database, ``StoreCorrupt`` for one of another program, and ``StoreUnconfirmed`` for one that may have
         forgotten what it acknowledged."""
+        try:
+            self._begin()
+        except StoreFull:  # the reserve has room for that
+            self._reserve.restore()
+            self._reserve.release()
+            self._begin()
+
+    def _begin(self) -> None:
         driver.refuse_foreign(self.path)
         driver.keep_private(self.path, self._events)
         if dropped := driver.dropped_pages(self.path):
@@ -213,7 +221,7 @@ class Store:
         if self.writer.commits == self._witnessed:
             self._witness.remind()
             return
-        self._witness.tell(self.call(identity.advance))
+        self._witness.tell(self.call(identity.advance, drains=True))
         self._witnessed = self.writer.commits
         self.believed.note(self.clock())
 

@@ -26,6 +26,7 @@ class Write(Generic[R]):
     verb: Verb[R]
     on_commit: OnCommit[R]
     keep: bool = False
+    drains: bool = False
     size: int = 0
     lingers: bool = False
     is_request: bool = False

@@ -116,6 +116,7 @@ class Writer:
         on_commit: OnCommit[R],
         *,
         keep: bool = False,
+        drains: bool = False,
         size: int = 0,
         lingers: bool = False,
         is_led: bool = False,
@@ -123,13 +124,14 @@ class Writer:
         is_relaxed: bool = False,
     ) -> None:
         """Queue ``verb``. ``on_commit`` runs in the thread that wrote, after the commit or the failure, and must not
-        block. ``keep``: try until it is stored. ``size`` is the number of bytes it will write, about. ``lingers``: its
-        result is not waited for, so a commit of its own can be spared. ``is_led``: a ``lead`` follows soon; it lingers
-        until then. ``is_request``: a peer asks for it; ``StoreOverloaded`` at once where too many wait already.
+        block. ``keep``: try until it is stored. ``drains``: it helps to make room, as a lease does, and is stored on a
+        full disk too while settlements have theirs. ``size`` is the number of bytes it will write, about. ``lingers``:
+        its result is not waited for, so a commit of its own can be spared. ``is_led``: a ``lead`` follows soon; it
+        lingers until then. ``is_request``: a peer asks for it; ``StoreOverloaded`` at once where too many wait already.
         ``is_relaxed``: it need not survive a loss of power; a batch of such verbs alone is not synced."""
         if is_relaxed:
             self._commit.may_relax = True
-        write = Write(verb, on_commit, keep, size, lingers or is_led, is_request, is_relaxed)
+        write = Write(verb, on_commit, keep, drains, size, lingers or is_led, is_request, is_relaxed)
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(f"{self.path}: the store is closed.", "")
@@ -222,6 +224,7 @@ class Writer:
         verb: Verb[R],
         *,
         keep: bool = False,
+        drains: bool = False,
         size: int = 0,
         committed: Callable[[R], object] | None = None,
         is_request: bool = False,
@@ -242,7 +245,8 @@ class Writer:
             finally:
                 done.release()
 
-        self.submit(verb, on_commit, keep=keep, size=size, is_request=is_request, is_led=leads, is_relaxed=is_relaxed)
+        which = {"is_request": is_request, "is_led": leads, "is_relaxed": is_relaxed}
+        self.submit(verb, on_commit, keep=keep, drains=drains, size=size, **which)
         if leads:
             self.lead(waits=(0.0,))  # while another thread writes, a batch forms
         done.acquire()
@@ -334,10 +338,10 @@ class Writer:
             if self._reserve.is_spent:
                 batch = self._admitted(batch)
             kept = self._write(batch)
-            if not kept and self._commit.checkpoint_due:
+            if self._commit.checkpoint_due and (not kept or self._reserve.is_spent):
                 self._commit.checkpoint()
             if not kept:
-                self._reserve.restore()
+                self._commit.restore()
             return kept
         except BaseException as error:
             return self._broke(batch, error)
@@ -383,11 +387,19 @@ class Writer:
             return bool(self._queue.waiting) or not self._stopping
 
     def _admitted(self, batch: list[Write[Any]]) -> list[Write[Any]]:
-        """The part of a batch that is written while the reserve is spent: what must be stored. The rest is refused."""
-        self._reserve.restore()
+        """The part of a batch that is written while the reserve is spent: what must be stored, and what makes room
+        while there is enough for that. The rest is refused."""
+        self._commit.restore()
         if not (self._reserve.is_spent and self._commit.guard.are_there):  # gone with its directory, it is not spent
             return batch
-        return self._fail(batch, StoreFull(f"{self.path}: the disk is full."))
+        may_drain, why = True, ""
+        if any(write.drains for write in batch) and not self._commit.has_room():
+            may_drain, why = False, ", and what is left is kept for settlements"
+        admitted = [write for write in batch if write.keep or (write.drains and may_drain)]
+        self._fail(
+            [write for write in batch if write not in admitted], StoreFull(f"{self.path}: the disk is full{why}.")
+        )
+        return admitted
 
     def _write(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch and tell its waiters; answers those that have to be tried again."""
@@ -413,13 +425,15 @@ class Writer:
                 batch = batch + self._queue.take_refusable()
         if not failure.lasts:  # its callers are told, and what has ended is told where that is seen
             self._trouble.tell(self._events, "store.write_failed", failure)
+        is_first = isinstance(failure, StoreFull) and not self._reserve.is_spent
         if isinstance(failure, StoreFull):
             self._reserve.release()
-        refused = [write for write in batch if failure.lasts or not write.keep]
+        kept = [] if failure.lasts else [write for write in batch if write.keep or (is_first and write.drains)]
+        refused = [write for write in batch if write not in kept]
         for write in refused:
             write.error = failure
         self._tell(refused)
-        return [write for write in batch if write.keep and not failure.lasts]
+        return kept
 
     def _tell(self, batch: list[Write[Any]]) -> None:
         with self._lock:

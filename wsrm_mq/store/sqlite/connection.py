@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
 from wsrm_mq.hints import about
-from wsrm_mq.store.port import Database, Obstacle
+from wsrm_mq.store.port import Database, Log, Obstacle
 from wsrm_mq.store.sqlite.files import lost, refuse_divided, removed
 
 BUSY_TIMEOUT_MS: Final = 5_000
@@ -133,15 +133,22 @@ class Connection(sqlite3.Connection):
     def open_body(self, message: int) -> BinaryIO:
         return cast(BinaryIO, self.blobopen("message", "body", message, readonly=True))
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, then: Log | None = None) -> bool:
         """Take what the write-ahead log has into the file, as far as no reader needs it. A large log is begun anew by
         the next write: where several processes read all the time, that comes by itself too rarely."""
         _is_busy, pages, _taken = self.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages >= LARGE_LOG_PAGES:
-            (timeout,) = self.execute("PRAGMA busy_timeout").fetchone()
-            self.execute(f"PRAGMA busy_timeout = {RESTART_TIMEOUT_MS}")
-            self.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        if then is None and pages < LARGE_LOG_PAGES:
+            return False
+        (timeout,) = self.execute("PRAGMA busy_timeout").fetchone()
+        self.execute(f"PRAGMA busy_timeout = {RESTART_TIMEOUT_MS}")
+        try:
+            is_busy, _pages, _taken = self.execute(f"PRAGMA wal_checkpoint({then or 'RESTART'})").fetchone()
+        finally:
             self.execute(f"PRAGMA busy_timeout = {timeout}")
+        return not is_busy
+
+    def spare(self) -> int:
+        return space(self).reclaimable
 
 
 class CopyConnection(Connection):

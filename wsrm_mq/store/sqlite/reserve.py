@@ -1,8 +1,12 @@
 """A reserve of disk space, so that settlements can still be written down when the disk is full.
 
 A settlement must be stored: the application has done the work. The reserve is a file of zeros that is given up when a
-commit fails for want of space, and made again when there is plenty. In between nothing new is accepted: an acceptance
-would eat the room that was freed for settlements.
+commit fails for want of space, and made again when there is plenty. One byte is left of it, which tells the other
+processes. In between nothing new is accepted: an acceptance would eat the room that was freed for settlements. What
+makes room is stored, as a lease is, while more is left than settlements need (see ``GroupCommit.has_room``).
+
+It is as large as what the log may have that is not in the file yet: a checkpoint finds room on a full disk. From then
+on the log is written anew from its beginning, and needs no room of the disk.
 """
 
 from __future__ import annotations
@@ -15,84 +19,101 @@ from typing import Final
 
 from wsrm_mq.store.sqlite.files import beside
 
-_SIZE: Final = 1024 * 1024
-_PLENTY: Final = 8 * _SIZE
-_TIGHT: Final = _SIZE // 2
-"""Bytes that are left for settlements and checkpoints where there was never room for a reserve."""
+_MOST: Final = 16 * 1024 * 1024
+_PART: Final = 16
+"""On a small disk the reserve is this part of it."""
+_PLENTY: Final = 8 * 1024 * 1024
+_TIGHT: Final = 512 * 1024
+"""Bytes that are left for settlements and checkpoints."""
+_GIVEN_UP: Final = 1
+"""The size of a reserve that is given up."""
 _LOOK_EVERY_SECONDS: Final = 1.0
 _ASK_EVERY_SECONDS: Final = 0.02
 
 
 def is_spent(store: Path) -> bool:
     """Whether the reserve of a store is given up, as a reader can tell."""
-    home = beside(store)
+    return _is_spent(beside(store) / "reserve", _PLENTY)
+
+
+def _is_spent(path: Path, little: int) -> bool:
+    """Whether it is given up. Where it is missing, as where its directory was removed, less than ``little`` is free."""
     try:
-        return home.is_dir() and not (home / "reserve").exists() and shutil.disk_usage(home).free < _PLENTY
-    except OSError:  # a reader that may not look into it does not know
+        size = _size(path)
+        return size == _GIVEN_UP or (not size and path.parent.is_dir() and _free(path) < little)
+    except OSError:  # one that may not look into the directory does not know
         return False
 
 
-class Reserve:
-    """A file of ``size`` bytes at ``path``, shared by the instances of a store."""
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
-    def __init__(self, path: Path, size: int = _SIZE) -> None:
+
+def _free(path: Path) -> int:
+    return shutil.disk_usage(path.parent).free
+
+
+class Reserve:
+    """A file at ``path``, shared by the instances of a store."""
+
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._size = size
         self._looked_at = 0.0
-        self.is_made = False
-        """Whether there was room for the file once."""
+        self.size = 0
+        """Its bytes, when this instance looked last; 0: there was never room for it."""
+        self.plenty = _PLENTY
+        """Bytes that are free where it is made."""
         self._asked_at = float("-inf")
-        self._is_there = True
-        self._is_tight = False
-        self._is_released = False
-        """Given up by this instance, and not made again since."""
+        self._is_spent = False
 
     @property
     def is_spent(self) -> bool:
-        """It was there, and has been given up since, by this instance, or by another a moment ago. Where it is gone
-        and there is room, as where its directory was removed, it was taken away: nothing is full."""
+        """Whether it is given up, by this instance, or by another a moment ago."""
         now = time.monotonic()
-        if now - self._asked_at >= _ASK_EVERY_SECONDS or not self.is_made:  # little room is gone within less
+        if now - self._asked_at >= _ASK_EVERY_SECONDS or not self.size:  # little room is gone within less
             self._asked_at = now
-            try:
-                if self.is_made:
-                    self._is_there = self._path.exists() or not (self._is_released or self._lacks_room())
-                else:
-                    self._is_tight = shutil.disk_usage(self._path.parent).free < _TIGHT
-            except OSError:  # the directory may not be read: then nothing is known of it
-                self._is_there, self._is_tight = True, False
-        return not self._is_there if self.is_made else self._is_tight
+            self._is_spent = _is_spent(self._path, _PLENTY if self.size else _TIGHT)
+        return self._is_spent
 
-    def _lacks_room(self) -> bool:
-        home = self._path.parent
-        return home.is_dir() and shutil.disk_usage(home).free < _PLENTY
-
-    def restore(self) -> None:
-        """Make the file if it is missing and there is room; looks only once a second."""
+    def restore(self, spare: int = 0) -> None:
+        """Make the file if it is missing and there is room; looks only once a second. ``spare``: bytes that are free in
+        the store's file: where they are plenty a smaller one is enough."""
         now = time.monotonic()
         if now - self._looked_at < _LOOK_EVERY_SECONDS:
             return
         self._looked_at = now
         try:
-            if self._path.exists():
-                self.is_made = self._is_there = True
-                self._is_released = False
-                return
-            if shutil.disk_usage(self._path.parent).free < _PLENTY:
-                return
-            handle = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
-            try:
-                os.posix_fallocate(handle, 0, self._size)
-            finally:
-                os.close(handle)
-            self.is_made = self._is_there = True
-            self._is_released = False
-        except OSError:
-            self.release()
-
-    def release(self) -> None:
-        self._is_there, self._is_released = False, self.is_made
-        try:
-            self._path.unlink()
+            free, wanted = _free(self._path), min(_MOST, shutil.disk_usage(self._path.parent).total // _PART)
+            self.plenty = max(_PLENTY, 2 * wanted)
+            self.size = _size(self._path)
+            if free < self.plenty:  # the rest is for the log
+                wanted = min(wanted, free // 8)
+            if self.size < wanted and free >= 2 * _TIGHT and free + spare >= self.plenty:
+                self._make(wanted)
         except OSError:
             pass
+
+    def _make(self, size: int) -> None:
+        handle = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(handle, 0, size)
+            self.size, self._is_spent = size, False
+        except OSError:  # as where a quota is reached
+            os.ftruncate(handle, self.size)
+        finally:
+            os.close(handle)
+
+    def release(self) -> None:
+        self._is_spent = bool(self.size)
+        try:
+            handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(handle, min(_GIVEN_UP, self.size))
+            finally:
+                os.close(handle)
+        except OSError:
+            pass
+
+    def leaves_enough(self, more: int) -> bool:
+        """Whether more is left than settlements need, where ``more`` bytes are free beside those of the disk."""
+        return _free(self._path) + more >= _TIGHT

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.errors import StoreBusy
-from wsrm_mq.store.port import Parameters, Rows
+from wsrm_mq.store.port import Log, Parameters, Rows
 from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS
 from wsrm_mq.store.sqlite.schema import HEAD
 
@@ -51,8 +51,12 @@ class Fleeting:
     def open_body(self, message: int) -> BinaryIO:
         return io.BytesIO(self.execute(_BODY, (message,)).fetchone()[0])
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, then: Log | None = None) -> bool:
         """There is no log."""
+        return False
+
+    def spare(self) -> int:
+        return 0
 
 
 _SESSIONS: Final = 40
