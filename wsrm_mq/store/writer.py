@@ -396,9 +396,8 @@ class Writer:
         if any(write.drains for write in batch) and not self._commit.has_room():
             may_drain, why = False, ", and what is left is kept for settlements"
         admitted = [write for write in batch if write.keep or (write.drains and may_drain)]
-        self._fail(
-            [write for write in batch if write not in admitted], StoreFull(f"{self.path}: the disk is full{why}.")
-        )
+        if refused := [write for write in batch if write not in admitted]:
+            self._fail(refused, StoreFull(f"{self.path}: the disk is full{why}."))
         return admitted
 
     def _write(self, batch: list[Write[Any]]) -> list[Write[Any]]:

@@ -141,8 +141,13 @@ class Connection(sqlite3.Connection):
             return False
         (timeout,) = self.execute("PRAGMA busy_timeout").fetchone()
         self.execute(f"PRAGMA busy_timeout = {RESTART_TIMEOUT_MS}")
+        end = time.monotonic() + RESTART_TIMEOUT_MS / 1000
         try:
-            is_busy, _pages, _taken = self.execute(f"PRAGMA wal_checkpoint({then or 'RESTART'})").fetchone()
+            while (is_busy := self.execute(f"PRAGMA wal_checkpoint({then or 'RESTART'})").fetchone()[0]) and (
+                time.monotonic()
+                < end  # for readers SQLite waits, but for the checkpoint of another process it does not
+            ):
+                time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
         finally:
             self.execute(f"PRAGMA busy_timeout = {timeout}")
         return not is_busy
