@@ -141,12 +141,10 @@ class Connection(sqlite3.Connection):
             return False
         (timeout,) = self.execute("PRAGMA busy_timeout").fetchone()
         self.execute(f"PRAGMA busy_timeout = {RESTART_TIMEOUT_MS}")
-        end = time.monotonic() + RESTART_TIMEOUT_MS / 1000
+        restart, end = f"PRAGMA wal_checkpoint({then or 'RESTART'})", time.monotonic() + RESTART_TIMEOUT_MS / 1000
         try:
-            while (is_busy := self.execute(f"PRAGMA wal_checkpoint({then or 'RESTART'})").fetchone()[0]) and (
-                time.monotonic()
-                < end  # for readers SQLite waits, but for the checkpoint of another process it does not
-            ):
+            # SQLite waits for readers by itself, but not for the checkpoint of another process.
+            while (is_busy := self.execute(restart).fetchone()[0]) and time.monotonic() < end:
                 time.sleep(random.uniform(*_LOOK_AGAIN_SECONDS))
         finally:
             self.execute(f"PRAGMA busy_timeout = {timeout}")
