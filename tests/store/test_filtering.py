@@ -227,6 +227,14 @@ def test_a_message_is_judged_before_it_has_an_entry_as_its_new_entry_is(
     assert [position for (position,) in judged] == as_entry
 
 
+def test_filters_that_differ_in_how_their_conditions_are_joined_are_different_statements(db: Database) -> None:
+    put(db, 1, {"id": 1})
+    put(db, 2, {"id": 2})
+    for _ in range(2):
+        assert found(db, "id = 1 and id < 5") == [1]
+        assert found(db, "id = 1 or id < 5") == [1, 2]
+
+
 def test_filters_as_large_as_they_may_be_are_answered(db: Database) -> None:
     put(db, 1, {"id": 1})
     most = ", ".join("1" * MOST)

@@ -86,4 +86,4 @@ def check_messages(messages: object) -> None:
 
 def filter_of(filter: str | Filter | None) -> Filter | None:
     """The filter that a program has asked for, if any."""
-    return filter if filter is None or isinstance(filter, tuple) else filters.parse(filter)
+    return filter if filter is None or isinstance(filter, Filter) else filters.parse(filter)

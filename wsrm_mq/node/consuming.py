@@ -329,7 +329,7 @@ class Consuming(Subscribing, Opened):
         that this node has leased."""
         checks.check_action(action)
         self.refuse_in_transaction("What is settled by a filter")
-        wanted = filter if isinstance(filter, tuple) else filters.parse(filter)
+        wanted = filter if isinstance(filter, Filter) else filters.parse(filter)
 
         def verb(tx: Unit) -> Swept:
             return clearing.settle_where(tx, declaring.declared(tx, queue), wanted, action, own)

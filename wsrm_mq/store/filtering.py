@@ -9,6 +9,7 @@ Every value is a parameter of the statement. As in SQL a comparison with null is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +51,8 @@ class Field(NamedTuple):
     is_property: bool
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Comparison:
     """A field is compared: with one value, ``in`` with several, ``is null`` with none."""
 
     field: Field
@@ -58,19 +60,22 @@ class Comparison(NamedTuple):
     values: tuple[Value, ...] = ()
 
 
-class Not(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Not:
     """The condition is false, which an unknown one is not."""
 
     of: Filter
 
 
-class Every(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Every:
     """All conditions are true."""
 
     of: tuple[Filter, ...]
 
 
-class Some(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Some:
     """One condition is true."""
 
     of: tuple[Filter, ...]
