@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-MOST: Final = 124
+MOST: Final = 126
 """Modules; each that comes has to be one that every service needs."""
 STOREYS: Final = {
-    *("wsrm_mq.contrib.spyne_compat", "wsrm_mq.tracing.making", "wsrm_mq.delivery.hearing", "wsrm_mq.delivery.posting"),
+    *("wsrm_mq.contrib.spyne_errors", "wsrm_mq.tracing.making", "wsrm_mq.delivery.hearing", "wsrm_mq.delivery.posting"),
     *("wsrm_mq.envelope.arrived_fault", "wsrm_mq.envelope.wsdl", "wsrm_mq.node", "wsrm_mq.outbound", "wsrm_mq.source"),
     *(f"wsrm_mq.queue.{name}" for name in ("declaring", "policies", "polling", "promoting", "reporting", "topics")),
     *(f"wsrm_mq.queue.{name}" for name in ("routing", "express", "journaling", "unsequenced", "hopping")),

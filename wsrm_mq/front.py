@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsrm_mq.config import Settings
 from wsrm_mq.config.loading import named_operations
 from wsrm_mq.config.settings import Partner
+from wsrm_mq.contrib import spyne_compat  # with which Spyne can be imported on Python 3.12 and later
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
 from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
@@ -491,7 +492,7 @@ def _known(app: object) -> _Known:
     """Spyne is asked where it is there, and told to tell what its operations raise."""
     if "spyne" not in sys.modules:
         return _Known()
-    from wsrm_mq.contrib import spyne_compat, spyne_errors
+    from wsrm_mq.contrib import spyne_errors
 
     spyne_errors.tell_all_failures(app)
     if not spyne_compat.is_spyne(app):
