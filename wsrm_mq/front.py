@@ -479,7 +479,7 @@ def _authenticated(environ: Environ, _headers: Headers) -> str | None:
 
 
 class _Known(NamedTuple):
-    """What a framework says of its application."""
+    """A framework's answers about its application."""
 
     only_soap: bool = False
     understood: frozenset[str] | None = None

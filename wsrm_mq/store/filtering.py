@@ -145,8 +145,8 @@ class Filtered:
     def __init__(self, made: Callable[..., Select[Any]]) -> None:
         self.text: Final = compiled(made())
         self._bound = lru_cache(256)(lambda shape: bound(made(fits(shape))))
-        """By a filter without its values, which differ from one request to the next: making the text takes longer than
-        running it."""
+        """The statement for a filter without its values, which differ from one request to the next: making its text
+        takes longer than running it."""
 
     def of(self, wanted: Filter | None) -> tuple[str, dict[str, Any]]:
         """The statement for what ``wanted`` wants, and the values of its parameters."""
