@@ -31,7 +31,7 @@ from bench.fronts import FRONTS, Front, handed_to_uwsgi
 from bench.messages import FACTORY
 from bench.stages import Stages
 from wsrm_mq.config import Settings
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, Body, MessageReceipt, Sender
 from wsrm_mq.sequence.elements import SequenceHeader

@@ -25,7 +25,7 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
         f"{_HTTP}:RequestResponseCycle.send",
     ),
     "the front": ("wsrm_mq.asgi:WSRMASGIMiddleware.__call__", "wsrm_mq.tick:Tick.commit"),
-    "headers scanned": ("wsrm_mq.envelope.scanner:Scanner.scan",),
+    "headers scanned": ("wsrm_mq.envelope.scan:Scanner.scan",),
     "sender named, verb chosen": ("wsrm_mq.front:Front.begin",),
     "accepted: the protocol's step": ("wsrm_mq.destination.destination:accept",),
     "settled": ("wsrm_mq.delivery.recording:settle",),

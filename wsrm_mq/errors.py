@@ -1,4 +1,4 @@
-"""Every exception of the package.
+"""Every exception of the package, and the hints that some give.
 
 ::
 
@@ -60,9 +60,13 @@ What a peer does wrong is never an exception of the protocol core: it is a ``Fau
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wsrm_mq.sequence.faults import Fault
 
 
@@ -386,3 +390,26 @@ class InboxError(WSRMError):
 
 class OutboxError(WSRMError):
     """Calls cannot be written into a program's database by this connection, or not moved out of it into this store."""
+
+
+# Hints for the operator, which name commands in backquotes. A command that is copied at 3 am must not hit another
+# store.
+#
+# A refusal of the store names its path, for it may be read in a log. The command line repeats the options that were
+# typed there.
+
+
+def about(store: Path, hint: str) -> str:
+    """Complete ``hint``, whose commands stand in backquotes, so that each command means the store at this path wherever
+    it is run."""
+    return with_flags(store_flag(store), hint)
+
+
+def store_flag(store: Path | str) -> str:
+    """The option, with a space before it, that makes a command mean this store."""
+    return f" --store {shlex.quote(str(store))}"
+
+
+def with_flags(flags: str, hint: str) -> str:
+    """Put ``flags`` behind each command of ``hint``."""
+    return re.sub("`(wsrm-mq (?:(?! --store )[^`])*)`", lambda command: f"`{command[1]}{flags}`", hint)

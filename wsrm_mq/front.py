@@ -19,7 +19,7 @@ from wsrm_mq.config.loading import named_operations
 from wsrm_mq.config.settings import Partner
 from wsrm_mq.contrib import spyne_compat  # with which Spyne can be imported on Python 3.12 and later
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
-from wsrm_mq.delivery.chores import Modes, claim_queue
+from wsrm_mq.delivery.watch import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.commits import OPTION, Fetching, Reach
 from wsrm_mq.destination.connections import Connections, Proxies
@@ -27,7 +27,7 @@ from wsrm_mq.destination.coverage import Business, Coverage, Operations, OwnDesc
 from wsrm_mq.destination.destination import RMDestination
 from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Wait
 from wsrm_mq.destination.request_body import BodyRefused
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.stream import Limits, content_coding
 from wsrm_mq.errors import (
@@ -150,7 +150,7 @@ class Front:
         settings = self.settings
         if self._pulls:  # what the first message is consumed with is loaded before it holds the store's lock
             from wsrm_mq.queue import pulling, reporting  # noqa: F401
-        modes = Modes(lambda: self.engine, self._policy_of, pulls=self._pulls)
+        modes = Modes(self._policy_of, pulls=self._pulls)
         named = None if self._pulls else settings.queue
         return Engine(
             settings.store,
@@ -160,7 +160,7 @@ class Front:
             max_waiting=settings.max_waiting,
             on_event=hooks.on_event,
             clock=hooks.clock,
-            chores=(modes.look, self._end_connections),
+            chores=(lambda: modes.look(self.engine.store, self.engine.events), self._end_connections),
             serving=Serving(settings.application, self._queues, sends=bool(settings.decoupled)),
             poster=partial(_poster, settings) if settings.decoupled else None,
             on_open=None if named is None else partial(claim_queue, name=named),

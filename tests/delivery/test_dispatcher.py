@@ -20,7 +20,7 @@ from wsrm_mq import replay
 from wsrm_mq.cli import program
 from wsrm_mq.delivery import dispatcher as dispatching
 from wsrm_mq.delivery.completion import ThreadCompletion
-from wsrm_mq.delivery.deliverable import RUN_LENGTH
+from wsrm_mq.delivery.delivery import RUN_LENGTH
 from wsrm_mq.delivery.watch import POLL_SECONDS
 from wsrm_mq.errors import StoreUnavailable
 from wsrm_mq.testing import Reply

@@ -10,7 +10,7 @@ import pytest
 from tests.queue.build import Instance, Node
 from tests.queue.test_connection_index import agree, indexed, receive, watermark
 from tests.support.in_process import InProcess, taken, until
-from wsrm_mq.delivery.chores import FAR_BEHIND, Indexing
+from wsrm_mq.delivery.watch import FAR_BEHIND, Indexing
 from wsrm_mq.store.late_index import BATCH
 from wsrm_mq.store.store import Store
 

@@ -106,7 +106,7 @@ def test_a_thread_that_ends_unexpectedly_leaves_its_place_to_another(make: Make)
     pool = make(threads=1, max_threads=1)
     done = threading.Event()
     pool.give(end)
-    assert until(lambda: not pool.size)
+    assert until(lambda: not pool._workers)
     pool.give(done.set)
     assert done.wait(5)
 
@@ -140,7 +140,7 @@ def test_slow_operations_are_begun_all_at_once(make: Make) -> None:
 def test_more_threads_than_are_kept_end_when_they_have_nothing_to_do(make: Make) -> None:
     pool = make(threads=2, max_threads=6)
     with_threads(pool, 6)
-    assert until(lambda: pool.size == 2)
+    assert until(lambda: len(pool._workers) == 2)
 
 
 def test_a_pool_that_can_grow_no_more_says_so_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.queue.build import USUAL, add_outbound
-from wsrm_mq.delivery.deliverable import deliverable
-from wsrm_mq.delivery.delivery import Delivery, Outcome
+from wsrm_mq.delivery.delivery import Delivery, Outcome, deliverable
 from wsrm_mq.delivery.hanging import Patient
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posting import Posting

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from wsrm_mq.delivery.raised import Raised, raised
+from wsrm_mq.delivery.service_reply import Raised, raised
 from wsrm_mq.errors import WSRMError
 
 HERE = re.escape(__file__)

@@ -18,9 +18,8 @@ from tests.support.in_process import InProcess, taken, until
 from wsrm_mq.delivery import watch as watching
 from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
 from wsrm_mq.delivery.watch import Watch
-from wsrm_mq.engine.engine import Duty
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.creation import create

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.in_process import InProcess, taken, until
 from wsrm_mq import WSRMMiddleware
+from wsrm_mq.delivery import dispatcher as duties
+from wsrm_mq.delivery.dispatcher import Duty
 from wsrm_mq.delivery.watch import POLL_SECONDS
-from wsrm_mq.engine import engine as duties
-from wsrm_mq.engine.engine import Duty
 
 GRACE = 0.05
 

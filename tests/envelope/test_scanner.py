@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.scanner import Scanner
+from wsrm_mq.envelope.scan import Scanner, scan
 from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import EnvelopeFactory

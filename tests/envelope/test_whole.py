@@ -8,8 +8,7 @@ import io
 import pytest
 
 from tests.envelope.test_forms import RELATED, multipart
-from wsrm_mq.envelope.stream import Limits, expand
-from wsrm_mq.envelope.whole import check_well_formed, check_whole, ends_once, looks_whole
+from wsrm_mq.envelope.stream import Limits, check_well_formed, check_whole, ends_once, expand, looks_whole
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import EnvelopeFactory
 

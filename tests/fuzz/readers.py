@@ -33,10 +33,8 @@ from wsrm_mq.envelope.rewrite import (
     strip,
     without_security,
 )
-from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.scanner import Scanner
-from wsrm_mq.envelope.stream import Limits
-from wsrm_mq.envelope.whole import check_whole, ends_once
+from wsrm_mq.envelope.scan import Scanner, scan
+from wsrm_mq.envelope.stream import Limits, check_whole, ends_once
 from wsrm_mq.envelope.wsdl import Announcement, announce, move_ports, operations_in, parsed, remove_outputs, written
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, EndpointReference

@@ -24,8 +24,7 @@ from tests.fuzz.mutations import mutated
 from wsrm_mq import WSRMMiddleware
 from wsrm_mq.cli import program
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.scanner import Scanner
+from wsrm_mq.envelope.scan import Scanner, scan
 from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.testing import HTTPAnswer, WSGIWire

@@ -101,7 +101,7 @@ AHEAD = 40 * 24 * HOUR
 @pytest.fixture
 def doubting(start: Start) -> OrdersServer:
     """Its clock is doubted as the machine's own is, and its janitor sweeps each second."""
-    return start(doubted=True, hold_wait=0.05, retain=7 * 86_400, bounds={"wsrm_mq.engine.engine.Janitor": SWEEPS})
+    return start(doubted=True, hold_wait=0.05, retain=7 * 86_400, bounds={"wsrm_mq.engine.Janitor": SWEEPS})
 
 
 SWEEPS = {"witness_seconds": 0.2, "sweep_seconds": 0.2}

@@ -120,9 +120,7 @@ def together(clients: list[Client], rate: float | None, seconds: float) -> float
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[OrdersServer]:
-    server = OrdersServer(
-        tmp_path, threads=CONNECTIONS + 8, bounds={"wsrm_mq.engine.engine.Store": {"max_queued": QUEUED}}
-    )
+    server = OrdersServer(tmp_path, threads=CONNECTIONS + 8, bounds={"wsrm_mq.engine.Store": {"max_queued": QUEUED}})
     server.start()
     yield server
     server.stop()

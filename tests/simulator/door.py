@@ -15,7 +15,7 @@ from wsrm_mq.config.loading import settings_from
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.destination.exchange import Peer
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.front import Front
 from wsrm_mq.hooks import Hooks
 from wsrm_mq.outbound.posting import Answer

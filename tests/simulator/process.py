@@ -16,12 +16,12 @@ from tests.simulator.place import Files, OpenStore
 from tests.simulator.tasks import Tasks
 from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Call
-from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
 from wsrm_mq.delivery.janitor import Janitor
 from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.destination.destination import delivery_of
 from wsrm_mq.destination.exchange import Commit
-from wsrm_mq.engine.engine import Duty, Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.errors import NotAllowed, NotFound, QuotaExceeded
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.doorbell import Doorbell

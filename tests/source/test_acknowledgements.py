@@ -10,7 +10,7 @@ import pytest
 from tests.source.conftest import Open, Source
 from tests.source.partner import ACTION, LOST, THERE, Partner
 from tests.source.test_sending import send
-from wsrm_mq.delivery import pipeline
+from wsrm_mq.delivery import recording
 from wsrm_mq.queue.policy import Resend
 from wsrm_mq.testing import Reply
 from wsrm_mq.versions import MAX_MESSAGE_NUMBER
@@ -266,7 +266,7 @@ def test_two_waits_are_three_sendings_and_no_more(open_source: Open, partner: Pa
 def test_the_outcomes_of_a_run_are_committed_together_with_what_their_answers_acknowledge(
     open_source: Open, partner: Partner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "_AHEAD_SECONDS", 60.0)  # however slow the machine is
+    monkeypatch.setattr(recording, "_AHEAD_SECONDS", 60.0)  # however slow the machine is
     partner.says = lambda _received: LOST  # type: ignore[assignment]
     source = open_source()
     send(source, *map(str, range(60)))

@@ -13,8 +13,7 @@ from pathlib import Path
 import click
 
 from wsrm_mq.cli.output import SCHEMA_VERSION, Exit, Stopped
-from wsrm_mq.errors import NotAllowed
-from wsrm_mq.hints import store_flag
+from wsrm_mq.errors import NotAllowed, store_flag
 
 
 @click.command("demo")

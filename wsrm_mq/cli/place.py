@@ -23,8 +23,7 @@ import click
 from wsrm_mq.acts import Act, Kind, Step, others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.output import Column, is_terminal, listing, result, say, write
-from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError
-from wsrm_mq.hints import store_flag, with_flags
+from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError, store_flag, with_flags
 
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings

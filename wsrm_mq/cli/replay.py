@@ -78,8 +78,7 @@ def imported(name: str) -> Any:
 def call_of(place: Place, target: str, *, connects: bool = False) -> delivery.Call | None:
     """The call that delivers messages here to ``target``; ``None``: the service that runs delivers them. Where the
     target cannot be called the command ends, with status 2."""
-    from wsrm_mq import hooks
-    from wsrm_mq.engine import engine
+    from wsrm_mq import engine, hooks
     from wsrm_mq.replay import run as running
     from wsrm_mq.serving import wrapping
 

@@ -14,8 +14,7 @@ from wsrm_mq.cli.archive import export_store
 from wsrm_mq.cli.output import Column, Exit, as_json, fields, rows_of, say, table
 from wsrm_mq.cli.place import Place, in_store, now_ms
 from wsrm_mq.cli.status import AGES, INSTANCE, expected, kept_as, lent
-from wsrm_mq.errors import NotAllowed, StoreUnconfirmed
-from wsrm_mq.hints import store_flag
+from wsrm_mq.errors import NotAllowed, StoreUnconfirmed, store_flag
 from wsrm_mq.views.words import counted, moment, span
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from wsrm_mq.delivery import service_reply
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import REPLY_ENDPOINTS, reply_endpoint, service_message
-from wsrm_mq.delivery.raised import Raised, raised
+from wsrm_mq.delivery.service_reply import Raised, raised
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.rewrite import (
     HeaderPlace,

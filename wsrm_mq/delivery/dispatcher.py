@@ -15,15 +15,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.completion import Completion, Waiters
-from wsrm_mq.delivery.deliverable import RUN_LENGTH, Prefetch, deliverable
-from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
-from wsrm_mq.delivery.pipeline import Pipeline
+from wsrm_mq.delivery.delivery import RUN_LENGTH, Call, Delivery, Outcome, Prefetch, deliverable
 from wsrm_mq.delivery.pool import Pool
-from wsrm_mq.delivery.recording import Recording, Unrecorded
+from wsrm_mq.delivery.recording import Pipeline, Recording
 from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.broken_run import let_go_dropped
@@ -39,17 +37,51 @@ LOOK_SECONDS: Final = 0.050
 """The time between two looks of a run whether an operator has stopped its sequence."""
 
 
-class OnDuty(Protocol):
-    """The duty of this process to deliver messages that no request of its own has brought; see ``engine.duty``."""
+# The duty of a process to deliver messages of other processes: one that only forks workers has none.
+#
+# A server that preloads the application does so in a process that will never be asked a request. Were it to deliver,
+# it would fork in the middle of a call. Python does not say which process that is, so each goes by what it has seen:
+# one that was asked delivers; one that was not begins after a short grace, in which a server has forked its workers;
+# and one that has forked stands by, as long as an instance lives that is younger, as its workers are. The youngest
+# live instance has no younger one, so two that stand by do not wait for each other.
 
-    is_on: bool
+GRACE_SECONDS: Final = 1.0
+
+
+class Duty:
+    """The duty of one process, from its start on. ``is_asked``: a request has come, or the server says that it
+    serves."""
+
+    def __init__(self, *, is_asked: bool = False) -> None:
+        self.is_asked = is_asked
+        self.is_on = is_asked
+        self._has_forked = False
+        self._begins_at: float | None = time.monotonic() + GRACE_SECONDS
+        """``None``: not before a look has put it off."""
 
     @property
     def left(self) -> float:
         """Seconds until the next look may find it on."""
+        return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
+
+    def ask(self) -> None:
+        """Note that this process serves: it delivers from now on, even where a younger one lives."""
+        self.is_asked = self.is_on = True
 
     def look(self, younger_lives: bool) -> None:
-        """To be called time and again. ``younger_lives``: an instance that began later than this one."""
+        """Begin when the time has come; leave it to a younger instance. To be called time and again."""
+        if self._begins_at is None or (self._has_forked and younger_lives):
+            self.is_on = self.is_asked
+            self._begins_at = time.monotonic() + GRACE_SECONDS
+        elif not self.left:
+            self.is_on = True
+
+    def fork(self) -> None:
+        """Stand by, where this process was not asked. Not to be called during a ``look``. The fork may have to wait, so
+        the grace runs from the first look after it."""
+        self._has_forked = True
+        self.is_on = self.is_asked
+        self._begins_at = None
 
 
 class _Run(NamedTuple):
@@ -69,7 +101,7 @@ class Dispatcher:
         call: Call,
         policy_of: PolicyOf,
         waiters: Waiters,
-        duty: OnDuty,
+        duty: Duty,
         *,
         threads: int = 8,
         max_threads: int = 64,
@@ -231,7 +263,7 @@ class Dispatcher:
     def _run(self, run: _Run) -> None:
         """Run a sequence until nothing is deliverable, its turn is over, or a message fails."""
         claim, completion = run.claim, run.completion
-        pipeline: Pipeline[Unrecorded] | None = None
+        pipeline: Pipeline | None = None
         begun = looked = time.monotonic()
         for count, (delivery, last) in enumerate(self._messages(run), 1):
             if self._gives_back or (pipeline is not None and (pipeline.broken or pipeline.is_over)):
@@ -297,7 +329,7 @@ class Dispatcher:
         claim: Claim,
         delivery: Delivery,
         last: bool,
-        pipeline: Pipeline[Unrecorded] | None,
+        pipeline: Pipeline | None,
         completion: Completion | None,
     ) -> bool:
         """Answers whether the claim has left this run: with the ``last`` known message, whose settling commit gives it

@@ -102,8 +102,8 @@ def with_end_of_outbound(tx: Transaction, verb: Callable[[Transaction], Receipt]
     return receipt
 
 
-def tell_end_of_outbound(tx: Transaction, element: TerminateSequence) -> Sent:
-    """Have an outbound sequence terminated at its endpoint, or where that is fetched."""
+def tell_end_of_outbound(tx: Transaction, element: CloseSequence | TerminateSequence) -> Sent:
+    """Have an outbound sequence closed or terminated at its endpoint, or where that is fetched."""
     outbound = tx.outbound_named(element.identifier)
     if outbound is None or outbound.endpoint is None:
         return NOT_SENT

@@ -48,11 +48,6 @@ class Pool(Generic[W]):
         the loop runs fights with it for the interpreter's lock, which costs a tenth of the CPU and of the rate."""
 
     @property
-    def size(self) -> int:
-        """How many threads there are."""
-        return len(self._workers)
-
-    @property
     def free(self) -> int:
         """How many items more have a thread: one that is idle, or that may be started."""
         return self._max_threads - len(self.waiting) - len(self._at_work)

@@ -7,6 +7,9 @@ large), a second verb records that, in words that can be: nothing is repeated wi
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +17,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from wsrm_mq import queue as verbs
 from wsrm_mq.delivery.completion import Completion, Waiters
-from wsrm_mq.delivery.deliverable import Prefetch
-from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome
+from wsrm_mq.delivery.delivery import Delivery, Heard, Outcome, Prefetch
 from wsrm_mq.delivery.outgoing_messages import reply_endpoint, tell_end_of_outbound, tell_undelivered
-from wsrm_mq.delivery.pipeline import Pipeline
 from wsrm_mq.envelope.stream import content_type_of
 from wsrm_mq.errors import FenceLost, StoreError
 from wsrm_mq.events.inert import as_error, inert
@@ -27,7 +28,7 @@ from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
 from wsrm_mq.queue.diagnosis import Diagnosis
 from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
-from wsrm_mq.queue.ownership import Claim, give_back, lane_of, still_mine
+from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.settle import Done, ServiceReply, Settled, Settlement, add_reply, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
@@ -52,6 +53,73 @@ class Unrecorded(NamedTuple):
     delivery: Delivery
     outcome: Outcome
     error: BaseException | None
+
+
+# Settlements in flight: a run may be ahead of its last settled commit, but not far.
+
+_AHEAD_SECONDS: Final = 0.020
+
+
+class Pipeline:
+    """Counts settlements that are submitted and not yet committed; they commit, and are told, in the order they were
+    submitted. ``lead``: has this thread write them, where it does so itself."""
+
+    def __init__(self, lead: Callable[[], object] = lambda: None) -> None:
+        self._lead = lead
+        self._submitted: deque[float] = deque()
+        self._lock = threading.Lock()
+        """Taken as itself: an error thrown into this thread could leave a condition's own ``with`` locked."""
+        self._changed = threading.Condition(self._lock)
+        self.broken: Unrecorded | None = None
+        """The first that was not settled. Nothing is to follow it."""
+        self.heard: Heard | None = None
+        """The last answer to what was sent."""
+        self.is_over = False
+        """A settlement found that nothing may follow it: the sequence was held, or ended, meanwhile."""
+
+    def enter(self) -> None:
+        """Wait until one more may be under way."""
+        self.keep_up()
+        with self._lock:
+            while self._is_far_ahead():
+                self._changed.wait()
+            self._submitted.append(time.monotonic())
+
+    def keep_up(self, seconds: float = 0.0) -> None:
+        """Write what will have been under way for too long in so many seconds."""
+        with self._lock:
+            is_due = self._is_far_ahead(seconds)
+        if is_due:
+            self._lead()
+
+    def _is_far_ahead(self, seconds: float = 0.0) -> bool:
+        since = time.monotonic() + seconds - _AHEAD_SECONDS
+        return bool(self._submitted) and (len(self._submitted) >= RUN_AHEAD or self._submitted[0] < since)
+
+    def guarded(self, verb: Verb[R]) -> Verb[R]:
+        """Make a verb that settles a message, and is refused behind a message that was not settled: in order it would
+        say that those before it are settled too."""
+
+        def settle(tx: Transaction) -> R:
+            if self.broken is not None:
+                raise FenceLost("a message before it could not be settled")
+            return verb(tx)
+
+        return settle
+
+    def leave(self, broken: Unrecorded | None = None) -> Unrecorded | None:
+        """One is committed, or ``broken``. Answers the first that is."""
+        with self._lock:
+            self._submitted.popleft()
+            self.broken = self.broken or broken
+            self._changed.notify_all()
+            return self.broken
+
+    def drain(self) -> None:
+        self._lead()
+        with self._lock:
+            while self._submitted:
+                self._changed.wait()
 
 
 class Give(Protocol):
@@ -83,7 +151,7 @@ class Recording:
         outcome: Outcome,
         *,
         last: bool,
-        pipeline: Pipeline[Unrecorded] | None = None,
+        pipeline: Pipeline | None = None,
         completion: Completion | None = None,
     ) -> None:
         """Have the outcome stored. With the ``last`` message that its run knows, and with one that failed, the claim

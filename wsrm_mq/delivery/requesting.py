@@ -12,13 +12,13 @@ from typing import Final
 from wsrm_mq.delivery.delivery import Delivery
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.posted import Posted
-from wsrm_mq.envelope.render import acknowledgement_request, create_sequence, ending
+from wsrm_mq.envelope.render import acknowledgement_request, create_sequence
 from wsrm_mq.queue.hearing import Said
 from wsrm_mq.queue.outbound import lanes_of, step_of
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.requests import close_element, go_on, is_over, pass_gap, refused, seal
-from wsrm_mq.queue.sending import Sent, send
+from wsrm_mq.queue.sending import NOT_SENT, Sent, send
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.elements import CloseSequenceResponse, CreateSequenceResponse, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import SequenceClosed, WSRMRequired
@@ -146,21 +146,13 @@ def ask(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> Sent:
     first."""
     tx.write_lanes()
     before = tx.execute(outbounds.REQUESTING_BEFORE, {"queue": outbound.queue, "id": outbound.id}).fetchone()
-    if before is not None or outbound.endpoint is None:
-        return Sent(None)
+    if before is not None:
+        return NOT_SENT
     terms, to = outbound.value.terms, outbound.endpoint
+    assert to is not None
     versions = (terms.soap, terms.addressing, terms.rm)
     offered, acks_to = outbound.offered or None, outbound.principal
     body = create_sequence(*versions, to, terms.identifier, policy.max_expires, offered, acks_to)
-    return send(tx, outbound, own_message(to, body, terms.soap))
-
-
-def tell_close(tx: Transaction, outbound: OutboundRecord) -> Sent:
-    """Ask the destination to close a sequence."""
-    if outbound.endpoint is None:
-        return Sent(None)
-    terms, to = outbound.value.terms, outbound.endpoint
-    body = ending(terms.soap, terms.addressing, terms.rm, None, close_element(outbound), to=to)
     return send(tx, outbound, own_message(to, body, terms.soap))
 
 
@@ -194,9 +186,8 @@ def tell_replied(tx: Transaction, outbound: OutboundRecord) -> tuple[Claim, ...]
 
 def _keep_alive(tx: Transaction, outbound: OutboundRecord) -> Sent:
     """Ask the destination for an acknowledgement, for something to be said in a sequence."""
-    if outbound.endpoint is None:
-        return Sent(None)
     terms, to = outbound.value.terms, outbound.endpoint
+    assert to is not None
     body = acknowledgement_request(terms.soap, terms.addressing, terms.rm, terms.identifier, to)
     return send(tx, outbound, own_message(to, body, terms.soap))
 
@@ -212,7 +203,11 @@ def _tend(tx: Transaction, outbound: OutboundRecord, policy: QueuePolicy) -> tup
     if state in (OutboundState.CREATING, OutboundState.CLOSING) and not _is_told(tx, outbound):
         why = _dead(tx, outbound)
         if why is None:
-            return (ask(tx, outbound, policy) if state is OutboundState.CREATING else tell_close(tx, outbound)).claims
+            return (
+                ask(tx, outbound, policy)
+                if state is OutboundState.CREATING
+                else tell_end_of_outbound(tx, close_element(outbound))
+            ).claims
         if state is OutboundState.CREATING:
             refused(tx, outbound, why)
         else:

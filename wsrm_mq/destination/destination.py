@@ -23,8 +23,7 @@ from wsrm_mq.destination.coverage import Operations
 from wsrm_mq.destination.exchange import Client, Commit, Forward, Peer, Request, Wait
 from wsrm_mq.destination.request_body import check_body, needs_reading, shows_its_end, source_of
 from wsrm_mq.envelope.headers import Headers
-from wsrm_mq.envelope.scan import scan
-from wsrm_mq.envelope.scanner import Scanner
+from wsrm_mq.envelope.scan import Scanner, scan
 from wsrm_mq.envelope.stream import Limits, content_type_of
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.events.telling import Events

@@ -11,8 +11,17 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from wsrm_mq.envelope.stream import Limits, Source, expand, parse_content_type
-from wsrm_mq.envelope.whole import TAIL_BYTES, check_well_formed, check_whole, ends_once, looks_whole
+from wsrm_mq.envelope.stream import (
+    TAIL_BYTES,
+    Limits,
+    Source,
+    check_well_formed,
+    check_whole,
+    ends_once,
+    expand,
+    looks_whole,
+    parse_content_type,
+)
 from wsrm_mq.queue.arrival import Body
 
 if TYPE_CHECKING:

@@ -19,13 +19,12 @@ from wsrm_mq.envelope.outline import (
     Enough,
     FaultPass,
     Span,
-    codec_of,
     feed,
     locate,
     split_name,
 )
 from wsrm_mq.envelope.render import addressing_elements, endpoint, parameter_headers
-from wsrm_mq.envelope.stream import Limits, envelope_in, parse_content_type
+from wsrm_mq.envelope.stream import Limits, codec_of, envelope_in, parse_content_type
 from wsrm_mq.errors import EnvelopeError, WSRMError
 from wsrm_mq.remembered import SMALL, Recent
 from wsrm_mq.sequence.elements import EndpointReference

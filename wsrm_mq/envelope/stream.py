@@ -1,5 +1,5 @@
 """The bytes of a request: their limits, their Content-Type, a gzip body expanded within bounds before any of it is
-parsed (SEC-026), and the envelope among them, which may be a part of several.
+parsed (SEC-026), the envelope among them, which may be a part of several, its encoding, and whether it is whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
+from xml.parsers import expat
 
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.faults import MalformedMessage
@@ -395,3 +396,147 @@ class Window:
     def starts_with(self, token: bytes) -> bool:
         """Takes ``token`` if it is next."""
         return self.peek(len(token)) == token and bool(self.take(len(token)))
+
+
+# The encoding of a document: its byte order mark says it, else the charset of its Content-Type, else its XML
+# declaration.
+#
+# The order is RFC 7303's. Names are Python's codec names.
+
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_ALL_MARKS: Final = tuple(mark for mark, _ in _MARKS)
+_UNMARKED: Final = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
+_DECLARED: Final = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+
+_NOT_SO: Final = ("utf-16", "utf-32", "utf-8")
+"""Codecs that a declaration cannot mean, since it was read as ASCII; and ``utf-8-sig``, which would write a mark in the
+middle."""
+
+_EXPAT_NAMES: Final = {
+    "utf-8": "UTF-8",
+    "ascii": "UTF-8",  # what text/xml meant without a charset: never what was sent
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16LE",
+    "utf-16-be": "UTF-16BE",
+    "iso8859-1": "ISO-8859-1",
+}
+
+
+def expat_encoding(start: bytes, charset: str | None) -> str | None:
+    """The encoding to impose on expat for a document that begins so; ``None`` lets it see for itself."""
+    if charset is None or start.startswith(_ALL_MARKS):
+        return None
+    return _EXPAT_NAMES.get(charset, charset)
+
+
+def codec_of(start: bytes, charset: str | None) -> str:
+    """The codec of a document, of which ``start`` holds at least the XML declaration."""
+    for mark, codec in _MARKS:
+        if start.startswith(mark):
+            return codec
+    if charset is not None and charset not in ("utf-16", "ascii"):
+        return charset
+    for opening, codec in _UNMARKED:
+        if start.startswith(opening):
+            return codec
+    declared = _DECLARED.match(start)
+    try:
+        codec = codecs.lookup(declared[1].decode("ascii")).name if declared else "utf-8"
+    except LookupError:
+        return "utf-8"
+    return "utf-8" if codec.startswith(_NOT_SO) else codec
+
+
+# Whether a body came to its end, and whether its envelope is well-formed.
+#
+# Some servers show the end of a connection as that of a chunked body, so the server proves nothing: a body that was cut
+# off has to be recognised by its content. Half a message that is acknowledged is lost, and its resend is a duplicate.
+
+
+TAIL_BYTES: Final = 512
+_END: Final = b"Envelope>"
+_LONGEST_PIECE: Final = 256 * 1024
+
+
+def looks_whole(tail: bytes, content_type: str) -> bool:
+    """Whether ``tail``, the last ``TAIL_BYTES`` of a request, is the end of an envelope, or of the last of its parts.
+    That costs the same for every body. One that looks otherwise was cut off, or is in UTF-16, or ends with a comment
+    or an epilogue: only ``check_whole`` tells."""
+    content = parse_content_type(content_type)
+    return ends_closed(tail, content) if content.is_multipart else tail.rstrip().endswith(_END)
+
+
+def check_whole(source: Source, content_type: str, limits: Limits) -> None:
+    """Read a body to its end. Raises ``EnvelopeError`` for one that breaks off, or goes beyond a limit behind the
+    header section: it could not be read later."""
+    content = parse_content_type(content_type)
+    if content.is_multipart:
+        check_closed(source, content)
+    elif not isinstance(source, Expanded):
+        check_well_formed(source, content_type, limits)
+    if isinstance(source, Expanded):
+        source.check_to_end()
+
+
+def ends_once(source: Source, content_type: str) -> bool:
+    """Whether a body that looks whole cannot have been cut off behind an envelope that it holds: the first end of one
+    is the end of the body. Of parts, the closing boundary says it."""
+    window = Window(source)
+    return parse_content_type(content_type).is_multipart or (
+        window.skip_to(_END) and not window.peek(TAIL_BYTES).strip()
+    )
+
+
+def check_well_formed(source: Source, content_type: str, limits: Limits) -> None:
+    """Raises ``EnvelopeError`` (status 400) where the envelope, or the root part, is not well-formed to its
+    end, or asks the parser to remember too much. Time grows with the body, memory does not."""
+    part = envelope_in(source, content_type, limits)
+    parser: expat.XMLParserType | None = None
+    fed = 0
+    try:
+        for piece in pieces(part.source, limits.body_bytes, _LONGEST_PIECE):
+            if parser is None:
+                parser = _parser(expat_encoding(piece, part.content.charset), limits)
+            parser.Parse(piece, False)
+            fed += len(piece)
+            if fed - parser.CurrentByteIndex > limits.tag_bytes + _LONGEST_PIECE:
+                raise malformed(f"The body holds a tag or comment of more than {limits.tag_bytes} bytes.", status=400)
+        if parser is not None:
+            parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise malformed(
+            f"The body is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}.",
+            status=400,
+        ) from None
+
+
+def _parser(encoding: str | None, limits: Limits) -> expat.XMLParserType:
+    """A parser that refuses a body with too many open elements or names: expat by itself keeps a place for each."""
+    names: dict[str, str] = {}
+    parser = expat.ParserCreate(encoding, intern=names)
+    most_open, most_names = limits.body_depth, limits.body_names
+    depth = 0
+
+    def start(_name: str, _attributes: list[str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > most_open:
+            raise malformed(f"The body is nested more than {most_open} deep.", status=400)
+        if len(names) > most_names:
+            raise malformed(
+                f"The body has more than {most_names} different names of elements and attributes.", status=400
+            )
+
+    def end(_name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.ordered_attributes = True
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = refuse_doctype
+    return parser
+
+
+def refuse_doctype(*_: object) -> NoReturn:
+    raise malformed("A document type declaration is not allowed in a SOAP message.", status=400)

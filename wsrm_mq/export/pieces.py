@@ -13,9 +13,8 @@ from sqlalchemy import ColumnElement, Text, func, null, select, tuple_
 
 from wsrm_mq.envelope.rewrite import body_digest, without_security
 from wsrm_mq.envelope.stream import Limits, content_coding, expand
-from wsrm_mq.errors import ConfigurationError, EnvelopeError, SchemaMismatch, StoreCorrupt
+from wsrm_mq.errors import ConfigurationError, EnvelopeError, SchemaMismatch, StoreCorrupt, about
 from wsrm_mq.export.schema import TABLES, Column, Table
-from wsrm_mq.hints import about
 from wsrm_mq.kept_headers import refusal_to_keep
 from wsrm_mq.store import published as views
 from wsrm_mq.store import routing

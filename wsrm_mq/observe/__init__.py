@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.errors import StoreError
 
 __all__ = ["ObserveApp"]

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from wsrm_mq.delivery.application import Application, Environ, WSGIApplication, call_wsgi
 from wsrm_mq.delivery.delivery import Call, Delivery, Outcome
 from wsrm_mq.delivery.service_reply import UnusableReply
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.errors import NotAllowed, NotAnswered, NotFound, StoreError
 from wsrm_mq.queue import plans as verbs
 from wsrm_mq.queue.plans import Entered, Plan, Planned, Withdrawn

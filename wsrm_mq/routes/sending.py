@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.requesting import tend
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.stream import content_type_of
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
 from wsrm_mq.events.telling import OnEvent

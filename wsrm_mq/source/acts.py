@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Final
 
 from wsrm_mq.delivery.outgoing_messages import tell_end_of_outbound
-from wsrm_mq.delivery.requesting import tell_close
 from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import operate, requests
 from wsrm_mq.queue.outbound import lanes_of
@@ -36,8 +35,8 @@ def close(tx: Transaction, to: str) -> list[Claim]:
     """See ``RMSource.close_sequence``."""
     claims: list[Claim] = []
     for outbound in open_to(tx, to):
-        if requests.close(tx, outbound) is not None:
-            claims += tell_close(tx, outbound).claims
+        element = requests.close(tx, outbound)
+        claims += () if element is None else tell_end_of_outbound(tx, element).claims
     return claims
 
 
@@ -47,8 +46,8 @@ def close_created(tx: Transaction, keys: list[int]) -> tuple[Claim, ...]:
     claims: list[Claim] = []
     for outbound in filter(None, map(tx.outbound, keys)):
         is_open = outbound.value.state is OutboundState.CREATED and not any(requests.unreplied(tx, outbound))
-        if is_open and requests.close(tx, outbound) is not None:
-            claims += tell_close(tx, outbound).claims
+        element = requests.close(tx, outbound) if is_open else None
+        claims += () if element is None else tell_end_of_outbound(tx, element).claims
     return tuple(claims)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from wsrm_mq.delivery.completion import Signal
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.errors import NotFound, Pending
 from wsrm_mq.store import calls
 

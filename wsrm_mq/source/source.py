@@ -22,7 +22,7 @@ from wsrm_mq.delivery.completion import Signal
 from wsrm_mq.delivery.delivery import Delivery, Outcome
 from wsrm_mq.delivery.outgoing_messages import own_message, tell_end_of_outbound
 from wsrm_mq.delivery.requesting import ask, quiet_since, tend
-from wsrm_mq.engine.engine import Engine
+from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.render import last_message
 from wsrm_mq.errors import BadRequest, ConfigurationError, LeftAlone, Unsigned
 from wsrm_mq.events.telling import OnEvent

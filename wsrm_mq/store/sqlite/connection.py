@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 from urllib.parse import quote
 
-from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
-from wsrm_mq.hints import about
+from wsrm_mq.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable, about
 from wsrm_mq.store.port import Database, Log, Obstacle
 from wsrm_mq.store.sqlite.files import lost, refuse_divided, removed
 

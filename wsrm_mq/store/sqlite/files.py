@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from wsrm_mq.errors import StoreCorrupt, StoreLocked, StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.errors import StoreCorrupt, StoreLocked, StoreUnavailable, StoreUnconfirmed, about
 from wsrm_mq.events.telling import Events
-from wsrm_mq.hints import about
 from wsrm_mq.store.port import Database
 
 FileId = tuple[int, int] | None

@@ -32,9 +32,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from wsrm_mq.errors import NotAllowed, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed
+from wsrm_mq.errors import NotAllowed, StoreError, StoreFull, StoreUnavailable, StoreUnconfirmed, about, store_flag
 from wsrm_mq.events.telling import Events, tell
-from wsrm_mq.hints import about, store_flag
 from wsrm_mq.store.identity import STAMP, Identity, identify
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sqlite.connection import connect_reader, store_errors

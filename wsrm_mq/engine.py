@@ -4,11 +4,11 @@ over a fork.
 No SQLite connection may be open while a process forks: before it, every connection is closed; after it the parent opens
 them again and the child starts anew, as an instance of its own. A lock may be held by a thread that the child does not
 have; so all that has one is made by ``start``, and made again in the child. Where Python is not told of a fork it is
-too late for that: uWSGI, which does so, is waited for (``prefork``); the child of any other forking server says so and
+too late for that: uWSGI, which does so, is waited for (``_defer``); the child of any other forking server says so and
 takes nothing.
 
 A process that forks before its first request is taken for one that only forks workers: from then
-on it leaves the delivering to them (``engine.duty``).
+on it leaves the delivering to them (``dispatcher.Duty``).
 
 A process that ends in good order drains, whether ``close`` was called or not: a server's workers do not know us.
 """
@@ -28,12 +28,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Gate
-from wsrm_mq.delivery.chores import Ends, Gaps
 from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Call, Delivery
-from wsrm_mq.delivery.dispatcher import Dispatcher
+from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.watch import Watch
+from wsrm_mq.delivery.watch import Gaps, Watch, tell_ends
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
@@ -50,53 +49,6 @@ if TYPE_CHECKING:
     from wsrm_mq.delivery.hanging import Patient
     from wsrm_mq.delivery.posted import Post
     from wsrm_mq.delivery.posting import Written
-
-
-# The duty of a process to deliver messages of other processes: one that only forks workers has none.
-#
-# A server that preloads the application does so in a process that will never be asked a request. Were it to deliver,
-# it would fork in the middle of a call. Python does not say which process that is, so each goes by what it has seen:
-# one that was asked delivers; one that was not begins after a short grace, in which a server has forked its workers;
-# and one that has forked stands by, as long as an instance lives that is younger, as its workers are. The youngest
-# live instance has no younger one, so two that stand by do not wait for each other.
-
-GRACE_SECONDS: Final = 1.0
-
-
-class Duty:
-    """The duty of one process, from its start on. ``is_asked``: a request has come, or the server says that it
-    serves."""
-
-    def __init__(self, *, is_asked: bool = False) -> None:
-        self.is_asked = is_asked
-        self.is_on = is_asked
-        self._has_forked = False
-        self._begins_at: float | None = time.monotonic() + GRACE_SECONDS
-        """``None``: not before a look has put it off."""
-
-    @property
-    def left(self) -> float:
-        """Seconds until the next look may find it on."""
-        return GRACE_SECONDS if self._begins_at is None else max(0.0, self._begins_at - time.monotonic())
-
-    def ask(self) -> None:
-        """Note that this process serves: it delivers from now on, even where a younger one lives."""
-        self.is_asked = self.is_on = True
-
-    def look(self, younger_lives: bool) -> None:
-        """Begin when the time has come; leave it to a younger instance. To be called time and again."""
-        if self._begins_at is None or (self._has_forked and younger_lives):
-            self.is_on = self.is_asked
-            self._begins_at = time.monotonic() + GRACE_SECONDS
-        elif not self.left:
-            self.is_on = True
-
-    def fork(self) -> None:
-        """Stand by, where this process was not asked. Not to be called during a ``look``. The fork may have to wait, so
-        the grace runs from the first look after it."""
-        self._has_forked = True
-        self.is_on = self.is_asked
-        self._begins_at = None
 
 
 # uWSGI, the server that forks its workers without telling Python.
@@ -327,7 +279,10 @@ class Engine:
             raise
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
-        chores = (*self.chores, lambda: self.janitor.thread.look_after(), Ends(store, dispatcher.give).look)
+        chores: tuple[Callable[[], None], ...] = (
+            *(*self.chores, lambda: self.janitor.thread.look_after()),
+            partial(tell_ends, store, dispatcher.give),
+        )
         made = (store, dispatcher, waiters, self.policy_of, self.duty, self.events)
         sending = self.acknowledging
         if self.hold_timeout is not None:
