@@ -8,7 +8,11 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.faults import Fault, FaultCode, FaultFamily
 
 KINDS = sorted(
-    (kind for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, Fault) and kind != Fault),
+    (
+        kind
+        for name, kind in vars(faults).items()
+        if isinstance(kind, type) and issubclass(kind, Fault) and kind != Fault and not name.startswith("_")
+    ),
     key=lambda kind: kind.__name__,
 )
 RM_SUBCODES = {

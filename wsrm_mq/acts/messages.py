@@ -82,17 +82,10 @@ CONFIRM: Final = Act(
 )
 
 
-def redrive(tx: Transaction, position: int, *, counts: bool = True, **how: Any) -> None:
-    """``queue.dead_letters.redrive``; ``counts``: of failures and cancels, anew."""
-    from wsrm_mq.queue import dead_letters
-
-    dead_letters.redrive(tx, position, reset=counts, **how)
-
-
 REDRIVE: Final = Act(
     LETTER,
     "redrive",
-    verb="wsrm_mq.acts.messages:redrive",
+    verb="wsrm_mq.queue.dead_letters:redrive",
     does=_told("deliver {these} again {when}"),
     fits=(_DEAD,),
     arguments=(

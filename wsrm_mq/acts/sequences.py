@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from wsrm_mq.acts.act import Act, Argument, Arguments, Choice, Kind
 from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
-from wsrm_mq.sequence.inbound import Late
 
 if TYPE_CHECKING:
     from wsrm_mq.queue import operate
@@ -83,13 +82,6 @@ SKIP: Final = Act(
 # force
 
 
-def force(tx: Transaction, identifier: str, *, late: Late | str = Late.ACCEPT, **how: Any) -> operate.Forced:
-    """``queue.operate.force``; ``late`` may be its word."""
-    from wsrm_mq.queue import operate
-
-    return operate.force(tx, identifier, late=Late(late), **how)
-
-
 def _forced(forced: operate.Forced, of: Arguments) -> str:
     count = f"{forced.released} held message{'' if forced.released == 1 else 's'}"
     fate = "is delivered at once, marked late" if of["late"] == "accept" else "goes to the dead letters"
@@ -108,7 +100,7 @@ def _one_way_past(of: Arguments) -> str:
 FORCE: Final = Act(
     SUBJECT,
     "force",
-    verb="wsrm_mq.acts.sequences:force",
+    verb="wsrm_mq.queue.operate:force",
     does=_forced,
     to_many="force, with --late {late},",
     answer=lambda forced, of: {**forced._asdict(), "late": of["late"]},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from wsrm_mq.queue.arrival import Receipt, Sender, find
@@ -161,15 +162,7 @@ def tell_gaps(tx: Transaction, keys: list[int]) -> list[DueAcknowledgement]:
             continue
         tx.ledger(GAP_OPEN, record, number=first, reason=f"missing {missing}")
         if record.acks_to is not None:
-            said = SequenceAcknowledgement(value.terms.identifier, nacks=_first_numbers(missing))
+            numbers = chain.from_iterable(range(lower, upper + 1) for lower, upper in missing)
+            said = SequenceAcknowledgement(value.terms.identifier, nacks=tuple(islice(numbers, _MOST_ASKED)))
             nacks.append(DueAcknowledgement(key, record.sender, record.acks_to, value.terms, said))
     return nacks
-
-
-def _first_numbers(ranges: AckRanges) -> tuple[int, ...]:
-    numbers: list[int] = []
-    for lower, upper in ranges:
-        numbers += range(lower, min(upper, lower + _MOST_ASKED - len(numbers) - 1) + 1)
-        if len(numbers) == _MOST_ASKED:
-            break
-    return tuple(numbers)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue import journaling
-from wsrm_mq.queue.declaring import LOG, Declared
+from wsrm_mq.queue.declaring import LOG, Declared, journal_of
 from wsrm_mq.queue.filters import fits_stored
 from wsrm_mq.queue.policies import ms
 from wsrm_mq.store import consuming
@@ -101,7 +101,7 @@ def add_entry(tx: Transaction, queue: Declared, one: Put, message: int, *, came_
     if queue.is_declared:
         tx.add_unsettled(queue.key, 1, len(one.body))
     if policy.journal:
-        journaling.arrived(tx, queue, position, message, len(one.body))
+        journaling.record(tx, journal_of(tx, queue), position, message, len(one.body))
     if one.message_id is not None and policy.dedupe_window:
         until = tx.now + ms(policy.dedupe_window)
         tx.execute(

@@ -17,7 +17,7 @@ _DIED: Final = "its process died while it ran: instance {} (process {} on {})"
 _FORGOTTEN: Final = "its process died while it ran, and had been taken for dead long before"
 _DROPPED: Final = "its run was dropped: an error came where none was expected"
 _BROKE_OFF: Final = "broke_off"
-_MOST_DEATHS: Final = 3
+MOST_DEATHS: Final = 3
 """In a row: from then on each is a failed attempt."""
 
 
@@ -111,7 +111,7 @@ def _end_run(
 ) -> None:
     """``take_from_dead``, and what follows where it is a failure."""
     left = take_from_dead(tx, lane, event, why)
-    if left is not None and left.deaths >= _MOST_DEATHS and tx.serves(lane.queue):
+    if left is not None and left.deaths >= MOST_DEATHS and tx.serves(lane.queue):
         tx.counts.failed(lane.queue, event)
         policy = policy_of(lane.partner)
         after_failure(tx, lane, left.position, left.number, left.failures, policy, left.why)

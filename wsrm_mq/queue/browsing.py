@@ -64,19 +64,14 @@ def together(parts: Sequence[Stats]) -> Stats:
     oldest = min((one.oldest_at for one in parts if one.oldest_at is not None), default=None)
     age = max((one.oldest_age for one in parts if one.oldest_age is not None), default=None)
     last, at = max((one.last_position or 0, one.last_put_at or 0) for one in parts)
+    summed = ("ready", "leased", "dead", "messages", "bytes", "put_rate", "gone_rate")
     return Stats(
-        sum(one.ready for one in parts),
-        dict(held),
-        sum(one.leased for one in parts),
-        sum(one.dead for one in parts),
-        sum(one.messages for one in parts),
-        sum(one.bytes for one in parts),
-        oldest,
-        age,
-        last or None,
-        at or None,
-        sum(one.put_rate for one in parts),
-        sum(one.gone_rate for one in parts),
+        held=dict(held),
+        oldest_at=oldest,
+        oldest_age=age,
+        last_position=last or None,
+        last_put_at=at or None,
+        **{name: sum(getattr(one, name) for one in parts) for name in summed},
     )
 
 

@@ -134,7 +134,7 @@ def redrive_letters(
     those of a wrapped service are delivered to that again. See ``redrive``."""
 
     def again(one: Standing) -> None:
-        redrive(tx, one.position, actor=actor, reason=REDRIVEN, to=to, reset=reset)
+        redrive(tx, one.position, actor=actor, reason=REDRIVEN, to=to, counts=reset)
 
     return _each_letter(tx, letters, positions, after, again)
 

@@ -41,11 +41,11 @@ _INSTEAD: Final = {
 
 
 def redrive(
-    tx: Transaction, position: int, *, actor: str, reason: str, to: str | None = None, reset: bool = True
+    tx: Transaction, position: int, *, actor: str, reason: str, to: str | None = None, counts: bool = True
 ) -> None:
     """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good. One
     that is consumed by itself goes back to its queue, or to that of the name ``to``; of a group it is the last.
-    ``reset``: its failures and cancels are counted anew."""
+    ``counts``: of its failures and cancels, begin anew."""
     one = stored(tx, position)
     check_outcome(tx, one, "dead")
     check_body(one)
@@ -71,7 +71,7 @@ def redrive(
     else:
         for_consumers = is_consumed and not one.wants_reply
         again = add_replay(tx, position, replays_of(tx, lane, one.home, is_consumed=for_consumers))
-    if not reset:
+    if not counts:
         tx.execute(repairs.COUNT_ON, {"key": again, "failures": one.failures, "cancels": one.cancels})
     write_down(tx, "redriven", one, actor, reason)
 

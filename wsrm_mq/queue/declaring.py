@@ -48,6 +48,19 @@ class Declared(queues.QueueRow):
         return self.kind in SYSTEM or (self.is_declared and self.mode != "dispatch")
 
 
+def named(tx: Transaction, name: str) -> Declared | None:
+    """The queue of this name; ``None``: there is none."""
+    row = tx.queue_row(name)
+    return None if row is None else Declared(*row)
+
+
+def known(tx: Transaction, name: str) -> Declared:
+    """The queue of this name, which is there."""
+    found = named(tx, name)
+    assert found is not None
+    return found
+
+
 def declare(
     tx: Transaction, name: str, options: dict[str, Any] | None = None, kind: str = "app", *, actor: str | None = None
 ) -> Declared:
@@ -57,19 +70,17 @@ def declare(
     check_text(name)
     if name == NODE_JOURNAL:
         journal_named(tx, name, None)
-    row = tx.queue_row(name)
-    if row is None or Declared(*row).kind != JOURNAL_KIND:
+    found = named(tx, name)
+    if found is None or found.kind != JOURNAL_KIND:
         check_name(name)
-    if row is None:
+    if found is None:
         tx.queue(name, kind)
-        row = tx.queue_row(name)
-        assert row is not None
-    elif not Declared(*row).is_consumed:
+        found = known(tx, name)
+    elif not found.is_consumed:
         raise NotAllowed(
             f"{name} is the queue of a wrapped service, which is called with what arrives: its options are the "
             f"service's. Choose another name. {_MODES}"
         )
-    found = Declared(*row)
     if found.kind == JOURNAL_KIND and (others := sorted(set(options or ()) - OF_JOURNAL)):
         raise ConfigurationError(f"A journal has no option `{others[0]}`; it has {', '.join(sorted(OF_JOURNAL))}.")
     wanted = changed(found.policy, options or {})
@@ -96,13 +107,10 @@ def journal_of(tx: Transaction, queue: Declared) -> Declared:
 
 def journal_named(tx: Transaction, name: str, parent: int | None) -> Declared:
     """The journal of this name, of the queue with the key ``parent``; ``None``: of the node."""
-    row = tx.queue_row(name)
-    if row is None:
-        key = tx.queue(name, JOURNAL_KIND, parent)
-        tx.set_policy(name, key, encoded(JOURNAL))
-        row = tx.queue_row(name)
-        assert row is not None
-    journal = Declared(*row)
+    journal = named(tx, name)
+    if journal is None:
+        tx.set_policy(name, tx.queue(name, JOURNAL_KIND, parent), encoded(JOURNAL))
+        journal = known(tx, name)
     if journal.parent != parent:
         tx.execute(queues.SET_PARENT, {"key": journal.key, "parent": parent})
         tx.forget_queue_name(name)

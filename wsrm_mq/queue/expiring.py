@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsrm_mq.queue import leaving
+from wsrm_mq.queue.broken_run import MOST_DEATHS
 from wsrm_mq.queue.declaring import policy_of
 from wsrm_mq.queue.policies import FOREVER, QueuePolicy
 from wsrm_mq.queue.settling import Lease
@@ -180,5 +181,5 @@ def _head_failed(tx: Transaction, one: leaving.Standing, why: str, *, is_death: 
     )
     if one.is_letter or leaving.over_limits(tx, one):
         return
-    if not is_death or deaths >= leaving.MOST_DEATHS:
+    if not is_death or deaths >= MOST_DEATHS:
         leaving.failed(tx, one, failures, why)

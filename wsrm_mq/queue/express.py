@@ -15,9 +15,9 @@ from wsrm_mq.errors import KeeperGone
 from wsrm_mq.events.table import FROM_LEDGER
 from wsrm_mq.queue import clearing, journaling, settling
 from wsrm_mq.queue.browsing import KeptBy
-from wsrm_mq.queue.clearing import ACTOR, Part, purge_one
+from wsrm_mq.queue.clearing import ACTOR, PIECE, Part, purge_one
 from wsrm_mq.queue.dead_letters import redrive
-from wsrm_mq.queue.declaring import Declared, journal_of
+from wsrm_mq.queue.declaring import Declared, journal_of, named
 from wsrm_mq.queue.ending import bury
 from wsrm_mq.queue.leaving import lane_of, put_aside, standing
 from wsrm_mq.queue.settling import Lease
@@ -123,17 +123,16 @@ def _lost(tx: Transaction, key: int, name: str, reason: str) -> None:
 
 LOST: Final = "express_lost"
 """Reason of a dead letter that was lost with the process that kept it."""
-PIECE: Final = 500
+_UNTRIED: Final = {"deliveries": 0, "failures": 0, "cancels": 0, "last_error": None}
 
 
 def record(tx: Transaction, changes: Sequence[Change]) -> None:
     """Record what comes into queues that this instance keeps, and what leaves them. Raises ``KeeperGone`` where it is
     taken for dead, and what it keeps for lost."""
     for one in changes:
-        row = tx.queue_row(one.queue)
-        queue = None if row is None else Declared(*row)
-        keeper = None if queue is None else tx.execute(queues.KEEPER, {"key": queue.key}).fetchone()
-        if queue is None or keeper is None or keeper[1] != tx.instance:
+        queue = named(tx, one.queue)
+        keeper = None if queue is None else _keeper_of(tx, queue)
+        if queue is None or keeper is None or keeper.instance != tx.instance:
             raise KeeperGone(
                 f"This process was taken for dead: it keeps the express messages of {one.queue} no longer."
             )
@@ -160,8 +159,7 @@ def _arrived(tx: Transaction, queue: Declared, one: Change) -> None:
 def _left(tx: Transaction, queue: Declared, one: Change, outcome: str) -> None:
     if tx.execute(journals.IS_KEPT, {"key": one.position}).fetchone() is None:
         return  # it came before the journal, found no room there, or was taken from it
-    tried = {name: getattr(one, name) for name in ("deliveries", "failures", "cancels", "last_error")}
-    _put_back(tx, queue.key, one.position, one.body_size, one.priority, **tried)
+    _put_back(tx, queue.key, one.position, one.body_size, one.priority, {name: getattr(one, name) for name in _UNTRIED})
     if outcome == "delivered":
         settling.ack(tx, [Lease(one.position)])
         return
@@ -202,12 +200,7 @@ def _put_back(
     position: int,
     size: int,
     priority: int,
-    *,
-    deliveries: int = 0,
-    failures: int = 0,
-    cancels: int = 0,
-    last_error: str | None = None,
+    tried: Mapping[str, int | str | None] = _UNTRIED,
 ) -> None:
-    counters = {"deliveries": deliveries, "failures": failures, "cancels": cancels, "last_error": last_error}
-    tx.execute(journals.PUT_BACK, {"id": position, "queue": queue, "priority": priority, **counters})
+    tx.execute(journals.PUT_BACK, {"id": position, "queue": queue, "priority": priority, **tried})
     tx.add_unsettled(queue, 1, size)

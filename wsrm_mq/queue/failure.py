@@ -110,7 +110,17 @@ def after_failure(
         if lane.ordered or lane.is_consumed:  # consumers take turns at a lane, in its order
             lane.wait(tx.now, retry_at)
         return Aftermath.RETRY
-    return _POISON[_on_poison(policy, lane)](tx, lane, position, number, error)
+    match _on_poison(policy, lane):
+        case OnPoison.BLOCK:
+            lane.blocked = position
+            tx.ledger("blocked", lane, number=number, position=position, reason=error)
+            return Aftermath.BLOCKED
+        case OnPoison.DEAD_LETTER:
+            return _put_aside(tx, lane, position, number, "max_failures")
+        case OnPoison.TERMINATE:
+            tx.execute(entries.FREE_RETRY, {"key": position})
+            give_up(tx, lane, GaveUp(), reason=error)
+            return Aftermath.ENDED
 
 
 def _on_poison(policy: QueuePolicy, lane: Lane) -> OnPoison:
@@ -121,16 +131,6 @@ def _on_poison(policy: QueuePolicy, lane: Lane) -> OnPoison:
     if lane.kind == "replay":
         return OnPoison.DEAD_LETTER if lane.plan is None else OnPoison.BLOCK
     return policy.on_poison if lane.kind == "rm" else policy.connection_on_poison
-
-
-def _block(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
-    lane.blocked = position
-    tx.ledger("blocked", lane, number=number, position=position, reason=error)
-    return Aftermath.BLOCKED
-
-
-def _dead_letter(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
-    return _put_aside(tx, lane, position, number, "max_failures")
 
 
 def _put_aside(tx: Transaction, lane: Lane, position: int, number: int, reason: str) -> Aftermath:
@@ -145,12 +145,3 @@ def _discard(tx: Transaction, lane: Lane, position: int, number: int) -> Afterma
     tx.ledger("discarded", lane, number=number, position=position, reason=NOT_TOLD)
     move_past(tx, lane, number)
     return Aftermath.BURIED
-
-
-def _terminate(tx: Transaction, lane: Lane, position: int, number: int, error: str) -> Aftermath:
-    tx.execute(entries.FREE_RETRY, {"key": position})
-    give_up(tx, lane, GaveUp(), reason=error)
-    return Aftermath.ENDED
-
-
-_POISON = {OnPoison.BLOCK: _block, OnPoison.DEAD_LETTER: _dead_letter, OnPoison.TERMINATE: _terminate}

@@ -99,7 +99,7 @@ def forward(
     if one.header is not NOTHING_SAID:
         tx.add_header({"message": position, **one.header._asdict()})
     origin = (origin or Origin(*here, position))._replace(via=via)
-    _keep(tx, position, target, one, origin, sent_as, expires_at)
+    keep_origin(tx, position, target, one, origin, sent_as, expires_at)
     return position
 
 
@@ -110,17 +110,7 @@ def _check(target: str, one: Put) -> None:
         raise ConfigurationError(f"{text!r} has a character that XML 1.0 cannot carry to another node: leave it out.")
 
 
-def came(tx: Transaction, position: int, target: str, one: Put, origin: Origin) -> None:
-    """Keep where the message has come from that is at ``position`` in a queue of this node."""
-    _keep(tx, position, target, one, origin)
-
-
-def stayed(tx: Transaction, message: int, target: str, one: Put, origin: Origin) -> None:
-    """The same of a message that has no place here. Its sender is told by whom it is refused."""
-    _keep(tx, message, target, one._replace(asks=0), origin)
-
-
-def _keep(
+def keep_origin(
     tx: Transaction,
     message: int,
     target: str,
@@ -129,6 +119,8 @@ def _keep(
     sent_as: str | None = None,
     expires_at: int | None = None,
 ) -> None:
+    """Keep where a message has come from that is in a queue of this node. ``sent_as``: its queue, as the next node is
+    told it."""
     row = {
         **origin.key,
         "message": message,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wsrm_mq.queue.declaring import NODE_JOURNAL, Declared, journal_named, journal_of
+from wsrm_mq.queue.declaring import NODE_JOURNAL, Declared, journal_named
 from wsrm_mq.queue.policies import ms
 from wsrm_mq.queue.quota import lack_of_room
 from wsrm_mq.store import journals
@@ -31,11 +31,6 @@ class Recorded(NamedTuple):
     settled_at: int | None
 
 
-def arrived(tx: Transaction, queue: Declared, position: int, message: int, size: int) -> None:
-    """A message came into a queue that has a journal, at ``position``: record it there."""
-    record(tx, journal_of(tx, queue), position, message, size)
-
-
 def sent(tx: Transaction, position: int, message: int, size: int) -> None:
     """A message that was put with ``journal="source"`` has left the queue where it was at ``position``: record it in
     the node's journal, once, also where it comes back and leaves again."""
@@ -48,8 +43,8 @@ def sent(tx: Transaction, position: int, message: int, size: int) -> None:
 def record(
     tx: Transaction, journal: Declared, position: int, message: int, size: int, priority: int = DEFAULT_PRIORITY
 ) -> bool:
-    """Add an entry to a journal. Where that is full, the message goes on without: that is told, and counted. Answers
-    whether it was added."""
+    """Record in a journal that a message has come at ``position``. Where it is full, the message goes on without: that
+    is told, and counted. Answers whether it was added."""
     policy = journal.policy
     lack = lack_of_room(tx, journal, size)
     if lack is not None:

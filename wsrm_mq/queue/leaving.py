@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wsrm_mq.queue.broken_run import take_from_dead
+from wsrm_mq.queue.broken_run import MOST_DEATHS, take_from_dead
 from wsrm_mq.queue.ending import bury
-from wsrm_mq.queue.failure import after_failure
+from wsrm_mq.queue.failure import Aftermath, after_failure
 from wsrm_mq.queue.ownership import free, move_past, settle_cursor
 from wsrm_mq.queue.policies import DEFAULT, QueuePolicy, decoded
 from wsrm_mq.store import consuming, entries
@@ -14,8 +14,6 @@ from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction, as_json
 
-MOST_DEATHS = 3
-"""In a row: from then on each is a failed attempt."""
 TAKEN = "taken"
 """Reason of a dead letter that a consumer of the dead letters has acknowledged."""
 
@@ -25,7 +23,6 @@ class Standing(NamedTuple):
 
     position: int
     queue: int
-    queue_name: str
     message: int
     lane: int | None
     number: int | None
@@ -103,12 +100,9 @@ def over_limits(tx: Transaction, one: Standing) -> bool:
 def failed(tx: Transaction, one: Standing, failures: int, error: str) -> None:
     """Follow the ladder after a failure of a message that is in no lane and was given back: it waits, or is given
     up."""
-    if failures > len(one.policy.dispatch.retry):
-        put_aside(tx, one, "max_failures")
-        return
     lane = lane_of(tx, one)
-    after_failure(tx, lane, one.position, LOOSE_NUMBER, failures, one.policy.dispatch, error)
-    if lane.retry_at is not None and lane.retry_at > tx.now:
+    aftermath = after_failure(tx, lane, one.position, LOOSE_NUMBER, failures, one.policy.dispatch, error)
+    if aftermath is Aftermath.RETRY and lane.retry_at is not None and lane.retry_at > tx.now:
         tx.execute(consuming.HOLD, {"key": one.position, "hold": "backoff"})
 
 

@@ -78,7 +78,8 @@ class Changed(NamedTuple):
 class _Wrong(NamedTuple):
     """Messages of one partner that wait in a queue, in lanes or in none, for those that shall not have them."""
 
-    move: Callable[[Transaction, Mapping[str, object]], tuple[int, int]]
+    move: Callable[[Transaction, Mapping[str, object]], tuple[int, int]] | None
+    """How they go; ``None``: they are where they belong."""
     partner: str | None
     policy: QueuePolicy
 
@@ -97,7 +98,7 @@ def change_modes(tx: Transaction, policy_of: PolicyOf, *, pulls: bool) -> list[C
             is_wrong = (policy.mode is Mode.PULL) != bool(is_consumed)
             was_called = bool(is_consumed) and endpoints.get(key) == Mode.DISPATCH  # and consumers still have it leased
             if (is_wrong or was_called) and tx.serves(key):
-                wrong.setdefault(key, []).append(_Wrong(move if is_wrong else _stay, partner, policy))
+                wrong.setdefault(key, []).append(_Wrong(move if is_wrong else None, partner, policy))
     return [_change(tx, key, parts, pulls) for key, parts in wrong.items()]
 
 
@@ -112,18 +113,13 @@ def _change(tx: Transaction, key: int, parts: list[_Wrong], pulls: bool) -> Chan
             endpoint_queue(tx, name, policy)
         priority = DEFAULT_PRIORITY if is_pulled else None
         search = {"queue": key, "partner": partner, "consumed": int(not is_pulled), "priority": priority}
-        gone, stays = move(tx, search)
+        gone, stays = (0, 0) if move is None else move(tx, search)
         moved, left = moved + gone, left + stays
     (consumed,) = tx.execute(queues.RECOUNT, {"key": key}).fetchone()
     changed = Changed(name, Mode.PULL if pulls else Mode.DISPATCH, moved, left, consumed)
     if moved or not parts:
         tx.add_ledger("mode_changed", key, reason=f"{changed.mode}: {moved} moved, {left} left")
     return changed
-
-
-def _stay(_tx: Transaction, _search: Mapping[str, object]) -> tuple[int, int]:
-    """It is where it belongs."""
-    return 0, 0
 
 
 def _move_lanes(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:

@@ -99,7 +99,7 @@ def force(
     *,
     past: int | None = None,
     to: int | None = None,
-    late: Late = Late.ACCEPT,
+    late: Late | str = Late.ACCEPT,
     actor: str,
     reason: str,
 ) -> Forced:
@@ -122,7 +122,7 @@ def force(
         to = _end_of_gap(before, past)
     elif not before.limit <= to <= highest:
         raise NotAllowed(f"what {identifier} holds lies from {before.limit} to {highest}; number {to} does not.")
-    step = forced(before, to, late)
+    step = forced(before, to, Late(late))
     last = step.sequence.limit - 1
     tx.ledger("forced", record, number=last, reason=reason, actor=actor)
     apply_step(tx, record, step)

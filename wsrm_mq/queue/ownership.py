@@ -104,12 +104,6 @@ def claim(tx: Transaction, key: int) -> Claim | None:
     return take(tx, lane) if lane is not None else None
 
 
-def claim_loose(tx: Transaction, position: int) -> Claim | None:
-    """Take the loose entry at ``position``, as ``take`` does."""
-    one = tx.loose_entry(position)
-    return take(tx, one) if one is not None else None
-
-
 def lane_of(tx: Transaction, held: Claim) -> Lane | None:
     """The lane or loose entry that a claim is on; ``None`` where it is gone."""
     return tx.loose_entry(held.entry) if held.entry else tx.lane(held.lane)
@@ -194,8 +188,8 @@ def runnable(tx: Transaction, count: int, after: int = 0, *, sends: bool = False
 
 def _runnable_loose(tx: Transaction, count: int) -> list[Claim]:
     search = {"now": tx.now, "count": count, "foreign": tx.foreign(sends=False)}
-    positions = [position for (position,) in tx.execute(RUNNABLE_LOOSE, search).fetchall()]
-    return [taken for position in positions if (taken := claim_loose(tx, position)) is not None]
+    found = [tx.loose_entry(position) for (position,) in tx.execute(RUNNABLE_LOOSE, search).fetchall()]
+    return [taken for one in found if one is not None and (taken := take(tx, one)) is not None]
 
 
 # how far it has come

@@ -221,15 +221,18 @@ def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
 def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
     """Let the groups go on that are blocked, from the first step of their ladder: the plan is run again."""
     claims = []
-    for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
-        lane = tx.lane(key)
-        if lane is None or lane.blocked is None:
-            continue
-        tx.execute(entries.BEGIN_LADDER, {"key": lane.blocked})
-        lane.blocked = None
-        lane.wait(tx.now, None)
-        claims.append(take(tx, lane))
+    for lane in _unsettled_groups(tx, plan):
+        if lane.blocked is not None:
+            tx.execute(entries.BEGIN_LADDER, {"key": lane.blocked})
+            lane.blocked = None
+            lane.wait(tx.now, None)
+            claims.append(take(tx, lane))
     return tuple(claim for claim in claims if claim is not None)
+
+
+def _unsettled_groups(tx: Transaction, plan: str) -> list[Lane]:
+    found = [tx.lane(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall()]
+    return [lane for lane in found if lane is not None]
 
 
 def leave(tx: Transaction, plan: str) -> bool:
@@ -238,8 +241,7 @@ def leave(tx: Transaction, plan: str) -> bool:
     known = plan_of(tx.db, plan)
     if known.state != "running":
         return True
-    is_left = tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchone() is not None
-    state = "running" if is_left or known.line < known.messages else "done"
+    state = "running" if _unsettled_groups(tx, plan) or known.line < known.messages else "done"
     if state == "done" and let_go_on(tx, plan):
         return False
     tx.execute(sql.LEAVE, {"id": plan, "state": state, "now": tx.now})
@@ -260,17 +262,15 @@ def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
     if known.state != "cancelled":
         tx.execute(sql.LEAVE, {"id": plan, "state": "cancelled", "now": tx.now})
         tx.ledger("replay_cancelled", reason=f"plan {plan}, line {known.line}: {reason}", actor=actor)
-    for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall():
-        lane = tx.lane(key)
-        if lane is not None and lane.on_hold_since is None:
+    for lane in _unsettled_groups(tx, plan):
+        if lane.on_hold_since is None:
             lane.on_hold_since = tx.now  # who delivers it stops behind the message that it is at
     return known
 
 
 def _is_being_delivered(tx: Transaction, plan: str) -> bool:
     """Whether a process that was stopped still lets calls of the plan end."""
-    records = (tx.lane(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall())
-    owners = {lane.owner for lane in records if lane is not None and lane.owner is not None}
+    owners = {lane.owner for lane in _unsettled_groups(tx, plan) if lane.owner is not None}
     return any(owner_lives(tx, owner) is not False for owner in owners)
 
 

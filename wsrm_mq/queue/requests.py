@@ -204,7 +204,8 @@ def _which(tx: Transaction, address: str, message_id: str) -> dict[str, object]:
 def current(tx: Transaction, queue: int, to: Destination, *, offers: bool) -> OutboundRecord | None:
     """The sequence that gives the next number; ``None``: there is none. ``offers``: it has to offer one for replies. To
     a request in one that does not, CXF and Metro answer a fault in the place of the reply, though they have done it."""
-    found = _newest(tx, queue, to)
+    versions = {"rm": to.rm.label, "soap": to.soap.label, "addressing": to.addressing.label}
+    found = tx.newest_requesting(queue, versions)
     if found is None or found.value.state not in (OutboundState.CREATING, OutboundState.CREATED):
         return None
     value, until = found.value, found.value.terms.expires_at
@@ -224,11 +225,6 @@ def is_over(outbound: OutboundRecord, at: int) -> bool:
     """Whether the time of a sequence is over at ``at``."""
     until = outbound.value.terms.expires_at
     return until is not None and at >= until
-
-
-def _newest(tx: Transaction, queue: int, to: Destination) -> OutboundRecord | None:
-    versions = {"rm": to.rm.label, "soap": to.soap.label, "addressing": to.addressing.label}
-    return tx.newest_requesting(queue, versions)
 
 
 def begin(tx: Transaction, queue: int, to: Destination, *, offers: bool, takes_offer: bool = True) -> OutboundRecord:

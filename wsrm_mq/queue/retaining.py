@@ -16,7 +16,7 @@ from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.queue import browsing, clearing
 from wsrm_mq.queue.browsing import Peeked
 from wsrm_mq.queue.clearing import Cleared, Part
-from wsrm_mq.queue.declaring import LOG, Declared
+from wsrm_mq.queue.declaring import LOG, Declared, known, named
 from wsrm_mq.queue.policies import QueuePolicy, changed, encoded
 from wsrm_mq.queue.retention import Reader
 from wsrm_mq.queue.topics import bind, check_pattern, check_topic, matches
@@ -53,8 +53,7 @@ class Since(NamedTuple):
 
 def log_of(tx: Transaction, pattern: str) -> Declared | None:
     """The queue of what is retained of a pattern; ``None``: nothing is."""
-    row = tx.queue_row(f"{pattern}#retained")
-    return None if row is None else Declared(*row)
+    return named(tx, f"{pattern}#retained")
 
 
 def retain(
@@ -73,8 +72,7 @@ def retain(
         return clearing.delete(tx, log, force=True)
     if log is None:
         tx.queue(f"{pattern}#retained", LOG)
-        log = log_of(tx, pattern)
-        assert log is not None
+        log = known(tx, f"{pattern}#retained")
     tx.set_policy(log.name, log.key, encoded(changed(_WITHOUT_LETTERS, {"ttl": seconds})))
     bind(tx, pattern, log)
     if actor is not None:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from wsrm_mq.store import pruning as sql
@@ -172,9 +173,10 @@ def batches(
     terms = {partner: kept(partner) for partner in {None, *partners}}
     settled = [now - max(one.settled, GRACE) for one in terms.values() if one.settled is not None]
     ended = [now - one.ended for one in terms.values() if one.ended is not None]
+    batch = partial(Batch, actor=actor, reason=reason)
     if settled:
         for due in _due(reader, terms, now, max(settled)):
-            yield Batch(
+            yield batch(
                 Pruned(
                     messages=sum(not row.only_body for row in due),
                     bodies=sum(row.only_body for row in due),
@@ -184,24 +186,20 @@ def batches(
                 messages={row.message: row.size for row in due if not row.only_body},
                 bodies={row.message: row.size for row in due if row.only_body},
                 archived={row.position: row.message for row in due if terms[row.partner].until_archived},
-                actor=actor,
-                reason=reason,
             )
     if ended:
         for over in _over(reader, terms, now, max(ended), max(settled, default=0)):
-            yield Batch(
+            yield batch(
                 Pruned(sequences=len(over)),
                 sequences=tuple(key for key, _partner in over),
                 archived_sequences=tuple(key for key, partner in over if terms[partner].until_archived),
-                actor=actor,
-                reason=reason,
             )
     general = terms[None]
     if general.ended is not None and (plans := _ended_plans(reader, now - general.ended)):
-        yield Batch(Pruned(plans=len(plans)), plans=plans, actor=actor, reason=reason)
+        yield batch(Pruned(plans=len(plans)), plans=plans)
     if general.ledger is not None:
         for keys in _old_ledger(reader, now - general.ledger, general.until_archived):
-            yield Batch(Pruned(ledger=len(keys)), ledger=keys, actor=actor, reason=reason)
+            yield batch(Pruned(ledger=len(keys)), ledger=keys)
 
 
 class _Due(NamedTuple):

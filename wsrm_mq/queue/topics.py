@@ -20,7 +20,7 @@ from wsrm_mq.errors import ConfigurationError, NotAllowed, QueueBusy, QuotaExcee
 from wsrm_mq.queue import clearing, express
 from wsrm_mq.queue.adding import Header, Put, add_entry, add_message
 from wsrm_mq.queue.clearing import ACTOR, Part
-from wsrm_mq.queue.declaring import LOG, Declared, declare, refuse_system
+from wsrm_mq.queue.declaring import LOG, Declared, declare, named, refuse_system
 from wsrm_mq.queue.filters import fits_stored, parse
 from wsrm_mq.queue.policies import DEFAULT, Durability
 from wsrm_mq.queue.put import make_room, put_before, with_promoted
@@ -247,10 +247,9 @@ def unsubscribe(tx: Transaction, client: str, name: str) -> Part:
 
 def durable(tx: Transaction, client: str, name: str) -> Declared:
     """The queue of a durable subscription. Raises ``UnknownQueue``, and ``NotAllowed`` where it is of none."""
-    row = tx.queue_row(queue_of(client, name))
-    if row is None:
+    queue = named(tx, queue_of(client, name))
+    if queue is None:
         raise UnknownQueue(f"There is no subscription {name!r} of the client {client!r}: `node.clients()` lists all.")
-    queue = Declared(*row)
     _check_kind(queue)
     return queue
 

@@ -6,6 +6,8 @@ connection is in no lane, and no order is promised.
 
 from __future__ import annotations
 
+from typing import Any
+
 from wsrm_mq import queue as verbs
 from wsrm_mq.queue.accept import accepted_into, store
 from wsrm_mq.queue.acknowledgement import answer_ack_requested
@@ -37,7 +39,7 @@ def accept_unsequenced(tx: Transaction, arrival: Arrival, asking: Sender | None 
     receipt.act, receipt.outcome = Act.ACCEPT, "accepted"
     lane: Lane
     if arrival.connection is None:
-        lane, number = _loose(tx, arrival), LOOSE_NUMBER
+        lane, number = LooseEntry(kind="loose", limit=LOOSE_NUMBER + 1, **_of_sender(tx, arrival)), LOOSE_NUMBER
     else:
         lane = _open(tx, arrival, arrival.connection) or _begin(tx, arrival, arrival.connection)
         number = lane.append(tx.now)
@@ -76,21 +78,15 @@ def end_connections(tx: Transaction, names: list[str]) -> int:
     return ended
 
 
-def _loose(tx: Transaction, arrival: Arrival) -> LooseEntry:
-    sender = arrival.sender
-    return LooseEntry(
-        queue=tx.queue(sender.queue),
-        is_consumed=arrival.policy.mode is Mode.PULL,
-        kind="loose",
-        identifier=new_identifier(),
-        soap=sender.soap,
-        addressing=sender.addressing,
-        assurance=arrival.policy.assurance,
-        principal=sender.principal,
-        peer=sender.peer,
-        partner=sender.partner,
-        limit=LOOSE_NUMBER + 1,
-    )
+def _of_sender(tx: Transaction, arrival: Arrival) -> dict[str, Any]:
+    sender, policy = arrival.sender, arrival.policy
+    return {
+        **{name: getattr(sender, name) for name in ("soap", "addressing", "principal", "peer", "partner")},
+        "queue": tx.queue(sender.queue),
+        "is_consumed": policy.mode is Mode.PULL,
+        "identifier": new_identifier(),
+        "assurance": policy.assurance,
+    }
 
 
 def _open(tx: Transaction, arrival: Arrival, connection: str) -> Lane | None:
@@ -108,23 +104,15 @@ def _open(tx: Transaction, arrival: Arrival, connection: str) -> Lane | None:
 
 
 def _begin(tx: Transaction, arrival: Arrival, connection: str) -> Lane:
-    sender, policy = arrival.sender, arrival.policy
+    idle = arrival.policy.connection_idle
     lane = Lane(
-        queue=tx.queue(sender.queue),
-        is_consumed=policy.mode is Mode.PULL,
         kind="connection",
-        identifier=new_identifier(),
-        soap=sender.soap,
-        addressing=sender.addressing,
-        assurance=policy.assurance,
-        inactivity=policy.connection_idle,
-        principal=sender.principal,
-        peer=sender.peer,
-        partner=sender.partner,
+        inactivity=idle,
         created_at=tx.now,
         connection=connection,
         active_at=tx.now,
-        due_at=tx.now + policy.connection_idle,
+        due_at=tx.now + idle,
+        **_of_sender(tx, arrival),
     )
     tx.add_lane(lane)
     tx.ledger("created", lane)

@@ -119,7 +119,8 @@ def _place(tx: Transaction, at: _At, one: Leased, principal: str | None) -> Refu
         or _go_on(tx, at, come, target)
     )
     if refused is not None:
-        hopping.stayed(tx, one.seen.message, target, come.one, come.origin)
+        silent = come.one._replace(asks=0)  # its sender is told by whom it is refused
+        hopping.keep_origin(tx, one.seen.message, target, silent, come.origin)
     if refused is not None and come.one.asks & Asks.NOT_DELIVERED and come.one.header.report_to:
         said = Report("not_delivered", refused.reason, come.target, come.origin.position, come.one.message_id)
         tell(tx, come.one.header.report_to, come.origin.node, said)
@@ -198,7 +199,7 @@ def _put(tx: Transaction, come: Carried, queue: Declared, full: set[str]) -> Ref
         if queue.kind != LOG:
             check_group(come.one, queue)  # before its body is written
         position = put.put(tx, queue, come.one._replace(asks=come.one.asks & ~Asks.REACHED))
-        hopping.came(tx, position, come.target, come.one, come.origin)
+        hopping.keep_origin(tx, position, come.target, come.one, come.origin)
         reached(tx, come.one, position)
     except QuotaExceeded as error:
         if error.blocks:

@@ -57,61 +57,57 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceTerminated(Fault):
+class _OfSequence(Fault):
+    """A fault of WS-RM about a sequence that a header names."""
+
+    family = FaultFamily.RM
+    is_header_fault = True
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceTerminated(_OfSequence):
     """The sequence was ended because of an error (WS-RM 1.1 §4.2)."""
 
-    family = FaultFamily.RM
     subcode = "SequenceTerminated"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownSequence(Fault):
+class UnknownSequence(_OfSequence):
     """No sequence of this sender has that identifier (WS-RM 1.1 §4.3)."""
 
-    family = FaultFamily.RM
     subcode = "UnknownSequence"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidAcknowledgement(Fault):
+class InvalidAcknowledgement(_OfSequence):
     """``said`` is the acknowledgement that cannot be true; the fault repeats it."""
 
     said: SequenceAcknowledgement | None = None
 
-    family = FaultFamily.RM
     subcode = "InvalidAcknowledgement"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)
-class MessageNumberRollover(Fault):
+class MessageNumberRollover(_OfSequence):
     """The number is above ``max_number``, the largest that is taken (WS-RM 1.1 §4.5)."""
 
     max_number: int = 0
 
-    family = FaultFamily.RM
     subcode = "MessageNumberRollover"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)
-class LastMessageNumberExceeded(Fault):
+class LastMessageNumberExceeded(_OfSequence):
     """WS-RM 1.0 only."""
 
-    family = FaultFamily.RM
     subcode = "LastMessageNumberExceeded"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceClosed(Fault):
+class SequenceClosed(_OfSequence):
     """WS-RM 1.1 only."""
 
-    family = FaultFamily.RM
     subcode = "SequenceClosed"
-    is_header_fault = True
 
 
 @dataclass(frozen=True, slots=True)

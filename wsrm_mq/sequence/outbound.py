@@ -194,19 +194,8 @@ def _contradicts(sequence: OutboundSequence, said: SequenceAcknowledgement) -> b
         return True
     if not sequence.is_final:
         return False
-    named = _merged(EMPTY, said)
+    named = EMPTY.union(said.ranges)
     return named != sequence.acknowledged if said.final else bool(named.without(sequence.acknowledged))
-
-
-def _merged(known: AckRanges, said: SequenceAcknowledgement) -> AckRanges:
-    """``known`` with the ranges of ``said``: in any order, adjacent or overlapping (S-ACK-007, S-ACK-008)."""
-    merged: list[tuple[int, int]] = []
-    for lower, upper in sorted((*known.ranges, *said.ranges)):
-        if merged and lower <= merged[-1][1] + 1:
-            merged[-1] = merged[-1][0], max(upper, merged[-1][1])
-        else:
-            merged.append((lower, upper))
-    return AckRanges(tuple(merged))
 
 
 def _move(sequence: OutboundSequence, trigger: OutboundTrigger, event: Input) -> OutboundStep:
@@ -242,7 +231,7 @@ def _acknowledged(
         return OutboundStep(after, act, InvalidAcknowledgement(reason, said.identifier, said=said))
     if act is not OutboundAct.TAKE:
         return OutboundStep(after, act)
-    acknowledged = _merged(before.acknowledged, said)
+    acknowledged = before.acknowledged.union(said.ranges)  # in any order, or overlapping (S-ACK-007, S-ACK-008)
     if len(acknowledged) > MOST_RANGES:
         return OutboundStep(before, OutboundAct.IGNORE)
     room, is_whole = said.buffer_remaining, len(said.ranges) == 1 and said.ranges[0][0] == 1
@@ -255,5 +244,5 @@ def _acknowledged(
         act,
         released=acknowledged.without(before.acknowledged),
         wanted=AckRanges.of(said.nacks).without(acknowledged),
-        forgotten=EMPTY if is_whole else before.acknowledged.within(_merged(EMPTY, said).gaps()),
+        forgotten=EMPTY if is_whole else before.acknowledged.within(EMPTY.union(said.ranges).gaps()),
     )

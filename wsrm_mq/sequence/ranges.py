@@ -121,10 +121,10 @@ class AckRanges:
         """The numbers that are in both."""
         return self.without(self.without(other))
 
-    def union(self, other: AckRanges) -> AckRanges:
-        """The numbers that are in one of them."""
+    def union(self, other: Iterable[AckRange]) -> AckRanges:
+        """The numbers that are here or in ``other``: ranges in any order, adjacent or overlapping."""
         joined: list[AckRange] = []
-        for lower, upper in sorted((*self.ranges, *other.ranges)):
+        for lower, upper in sorted((*self.ranges, *other)):
             if joined and lower <= joined[-1][1] + 1:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], upper))
             else:

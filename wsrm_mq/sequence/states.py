@@ -87,22 +87,13 @@ Table = Mapping[State, Mapping[Trigger, Cell]]
 
 def _ended(state: State, answer: type[faults.Fault] = faults.UnknownSequence) -> dict[Trigger, Cell]:
     return {
-        Trigger.NEW: Cell(answer, state),
-        Trigger.LAST: Cell(answer, state),
-        Trigger.DUPLICATE: Cell(answer, state),
-        Trigger.ABOVE_LAST: Cell(answer, state),
-        Trigger.ABOVE_MAXIMUM: Cell(answer, state),
-        Trigger.LAST_CONTRADICTED: Cell(answer, state),
-        Trigger.ACK_REQUESTED: Cell(answer, state),
-        Trigger.CLOSE: Cell(answer, state),
-        Trigger.CLOSE_CONTRADICTED: Cell(answer, state),
+        **dict.fromkeys(Trigger, Cell(answer, state)),
         # The response may have been lost: a repeated TerminateSequence is confirmed, not refused.
         Trigger.TERMINATE: Cell(Act.CONFIRM, state),
         Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, state),
         Trigger.EXPIRED: Cell(Act.IGNORE, state),
         # What was accepted before the end is still delivered, and may fail for good.
         Trigger.FAILED: Cell(Act.END, state),
-        Trigger.OUTGROWN: Cell(answer, state),
         Trigger.ABANDONED: Cell(Act.IGNORE, state),
         Trigger.ACCUSED: Cell(Act.IGNORE, state),
         Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, state),

@@ -135,9 +135,8 @@ FREE_LANE: Final = changed(lane, leased_below=None, leased_until=None, lessee=No
 LANE_LEASE: Final = compiled(select(*of(lane, "leased_below, leased_until, lessee")).where(lane.c.id == p("key")))
 STANDING: Final = compiled(
     select(
-        *(entry.c.id, entry.c.queue, queue.c.name),
-        *of(entry, "message, lane, number, outcome, owner, fence, lessee, expires_at, priority, deliveries"),
-        *of(entry, "failures, cancels, asks"),
+        *of(entry, "id, queue, message, lane, number, outcome, owner, fence, lessee, expires_at, priority"),
+        *of(entry, "deliveries, failures, cancels, asks"),
         message.c.body_size,
         *(queue.c.policy, lane.c.leased_below),
     )
