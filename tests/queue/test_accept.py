@@ -19,6 +19,7 @@ from wsrm_mq.sequence import faults
 from wsrm_mq.sequence.elements import AckRequested, CloseSequence, CreateSequence, TerminateSequence
 from wsrm_mq.sequence.states import Act
 from wsrm_mq.sequence.terms import Bounds, DeliveryAssurance
+from wsrm_mq.store.applications import Serving
 from wsrm_mq.versions import WSA_2005, WSRM_1_0, WSRM_1_1, RMVersion, SOAPVersion
 
 BOTH = pytest.mark.parametrize("rm", [WSRM_1_0, WSRM_1_1], ids=["rm10", "rm11"])
@@ -221,6 +222,15 @@ def test_an_ack_request_for_an_unknown_sequence_does_not_stop_the_message_it_rid
     assert receipt.act is Act.ACCEPT
     assert [(ack.identifier, ack.ranges) for ack in receipt.others] == [(other, ((7, 7),))]
     assert [fault.identifier for fault in receipt.other_faults] == ["urn:unknown"]
+
+
+def test_an_ack_request_for_a_sequence_of_another_application_is_not_answered(node: Node) -> None:
+    orders, bills = (node.start(Serving(application=name)) for name in ("orders:app", "bills:app"))
+    asked = (AckRequested(orders.create().terms.identifier),)
+    receipt = bills.run(lambda tx: lifecycle(tx, sender(), None, USUAL, asked))
+    assert (receipt.others, receipt.other_faults) == ((), ())
+    (answered,) = orders.run(lambda tx: lifecycle(tx, sender(), None, USUAL, asked)).others
+    assert answered.identifier == asked[0].identifier
 
 
 def test_a_large_body_is_stored_from_its_file(one: Instance) -> None:
