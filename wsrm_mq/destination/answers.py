@@ -198,10 +198,10 @@ def replied(
     return as_it_is(reply)._replace(body=body)
 
 
-def fetched(found: Fetched) -> Answer:
+def fetched(found: Fetched, acknowledgements: Sequence[SequenceAcknowledgement]) -> Answer:
     """The answer to a MakeConnection: a message, and whether more waits. It is no answer of an application, so a
     fault has the status 200 too (MC-007)."""
-    terms, told = found.terms, within(found.acknowledgements, None)
+    terms, told = found.terms, within(acknowledgements, None)
     fragment = render.reply_headers(terms.soap, terms.rm, found.place, told)
     body = piggyback(found.body, found.content_type, fragment + render.message_pending(found.is_pending))
     return Answer(200, body, (("Content-Type", found.content_type),))

@@ -430,7 +430,7 @@ class Fetching:
         assert isinstance(element, MakeConnection)
         if found is None:
             return answers.acknowledgement(headers, receipt.others, EndpointReference(element.address or ""))
-        answer = answers.fetched(found)
+        answer = answers.fetched(found, receipt.others)
         return answer if found.place is not None else self.leaving(answer, found.position)
 
     def leaving(self, answer: Answer, position: int) -> Answer:

@@ -189,7 +189,7 @@ class EndReceipt(Receipt):
 
 
 class Fetched(NamedTuple):
-    """A message as it was stored, and what it goes out with."""
+    """A message as it was stored, and its place."""
 
     position: int
     terms: Terms | OutboundTerms
@@ -198,13 +198,12 @@ class Fetched(NamedTuple):
     body: bytes
     place: SequenceHeader | None
     """In the offered sequence: it is fetched again until it is acknowledged there."""
-    acknowledgements: tuple[SequenceAcknowledgement, ...]
-    is_pending: bool
+    is_pending: bool = False
     """More waits for the same address."""
 
 
 class FetchReceipt(Receipt):
-    """The receipt of a MakeConnection. Without ``fetched`` the acknowledgements in ``others`` are all that waits."""
+    """The receipt of a MakeConnection. The acknowledgements that wait are in ``others``."""
 
     fetched: Fetched | None = None
 

@@ -20,7 +20,7 @@ from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.put import with_promoted
 from wsrm_mq.queue.replaying import add_replay, append_again, replays_of
 from wsrm_mq.queue.withdrawing import Stored, check_body, put_back, stored, withdraw
-from wsrm_mq.store import consuming, entries, queues, repairs
+from wsrm_mq.store import consuming, entries, repairs
 from wsrm_mq.store.transaction import Transaction, as_json
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT, REPLAYED
 
@@ -78,7 +78,7 @@ def redrive(
 
 def _refuse_deleted(tx: Transaction, one: Stored, act: str) -> None:
     """Raises ``NotAllowed`` where the queue is deleted that a dead letter would go back to: nothing consumes that."""
-    name, _application = tx.execute(queues.QUEUE, {"key": one.home}).fetchone()
+    name = tx.queue_name(one.home)
     queue = name.removesuffix(f"#{one.home}")
     if queue != name:
         raise NotAllowed(
@@ -182,8 +182,7 @@ def edit_and_redrive(
             f"The message at position {position} came from a partner, and stays as it was sent. "
             f"`wsrm-mq message body {position} --output FILE` has it: edit that, and send it as a message of your own."
         )
-    home, _application = tx.execute(queues.QUEUE, {"key": letter.home}).fetchone()
-    queue = declared(tx, to or home)
+    queue = declared(tx, to or tx.queue_name(letter.home))
     if letter.lane.kind == "group" and to is None and one.group is None:
         one = one._replace(group=letter.lane.identifier.split(":", 2)[2])
     withdraw(tx, letter, EDITED)

@@ -178,8 +178,7 @@ def dead_letters(tx: Transaction, name: str) -> str:
     key = tx.queue_named(name)
     if key is None:
         raise unknown(name)
-    letters, _application = tx.execute(queues.QUEUE, {"key": tx.dead_letters(key)}).fetchone()
-    return str(letters)
+    return tx.queue_name(tx.dead_letters(key))
 
 
 def letters_named(queue: str) -> str:

@@ -33,43 +33,43 @@ def time_left(db: Database, now: int, reached: int, measured: int) -> int:
     return min((end - at for end, at in ends if end is not None), default=FOREVER)
 
 
-def sweep(tx: Transaction, count: int = PORTION) -> int:
+def sweep(tx: Transaction) -> int:
     """End the waits, deadlines and leases whose time is over; answers how many."""
     if time_left(tx, tx.now, tx.reached, tx.measured) > 0:
         return 0
-    return end_waits(tx, count) + end_leases(tx, count) + expire(tx, count)
+    return end_waits(tx) + end_leases(tx) + expire(tx)
 
 
-def end_waits(tx: Transaction, count: int = PORTION) -> int:
+def end_waits(tx: Transaction) -> int:
     """Make ready the messages that were scheduled, or waited after a failure."""
     keys: list[int] = []
     for hold in ("scheduled", "backoff"):
-        due = {"hold": hold, "now": tx.now, "count": count}
+        due = {"hold": hold, "now": tx.now, "count": PORTION}
         keys += (key for (key,) in tx.execute(consuming.DUE_WAITS, due).fetchall())
     if keys:
         tx.execute(consuming.END_WAITS, {"keys": as_json(keys)})
     return len(keys)
 
 
-def end_turned_back(tx: Transaction, count: int = PORTION) -> int:
+def end_turned_back(tx: Transaction) -> int:
     """Make ready the messages whose wait begins in the future: the clock was stepped back."""
-    found = tx.execute(consuming.TURNED_BACK, {"now": tx.now, "count": count}).fetchall()
+    found = tx.execute(consuming.TURNED_BACK, {"now": tx.now, "count": PORTION}).fetchall()
     if found:
         tx.execute(consuming.END_WAITS, {"keys": as_json([key for (key,) in found])})
     return len(found)
 
 
-def forget_put_before(tx: Transaction, count: int = PORTION) -> int:
+def forget_put_before(tx: Transaction) -> int:
     """Forget the ids under which messages were put long ago."""
-    found = tx.execute(consuming.FORGOTTEN, {"now": tx.reached, "count": count}).fetchall()
+    found = tx.execute(consuming.FORGOTTEN, {"now": tx.reached, "count": PORTION}).fetchall()
     for queue, message_id in found:
         tx.execute(consuming.FORGET_PUT, {"queue": queue, "message_id": message_id})
     return len(found)
 
 
-def expire(tx: Transaction, count: int = PORTION) -> int:
+def expire(tx: Transaction) -> int:
     """Give up the messages that have outlived their deadline and are not leased."""
-    found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": count}).fetchall()
+    found = tx.execute(consuming.EXPIRED, {"now": tx.reached, "count": PORTION}).fetchall()
     if found:
         for one in leaving.standing(tx, [key for (key,) in found]).values():
             leaving.put_aside(tx, one, _which(tx, one))
@@ -84,13 +84,13 @@ def _which(tx: Transaction, one: leaving.Standing) -> str:
     return "reach_by" if is_late else "ttl_expired"
 
 
-def end_leases(tx: Transaction, count: int = PORTION) -> int:
+def end_leases(tx: Transaction) -> int:
     """End the leases whose time is over. That is a failure of the first message that each holder had: the others it had
     not begun."""
     ended = 0
     for owner, name, first, first_of_lanes in tx.execute(consuming.FIRST_ENDS).fetchall():
         why = f"its lease ended before it was acknowledged: instance {name}"
-        over = {"owner": owner, "until": tx.measured, "count": count}
+        over = {"owner": owner, "until": tx.measured, "count": PORTION}
         if first is not None and first <= tx.measured:
             keys = [key for (key,) in tx.execute(consuming.LEASED_BY, over).fetchall()]
             _end(tx, keys, why, is_death=False)
@@ -107,10 +107,10 @@ def _each_lane(tx: Transaction, which: dict[str, int], end: LeaseEnds, why: str)
     return len(keys)
 
 
-def holder_gone(tx: Transaction, instance: int, name: str, count: int = PORTION) -> int:
+def holder_gone(tx: Transaction, instance: int, name: str) -> int:
     """Give back what an instance has leased that is gone."""
     why = f"its consumer is gone: instance {name}"
-    all_of_it = {"owner": instance, "until": FOREVER, "count": count}
+    all_of_it = {"owner": instance, "until": FOREVER, "count": PORTION}
     keys = [key for (key,) in tx.execute(consuming.LEASED_BY, all_of_it).fetchall()]
     if keys:
         _end(tx, keys, why, is_death=True)

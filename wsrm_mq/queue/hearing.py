@@ -18,7 +18,6 @@ from wsrm_mq.queue.requests import confirmed, created, go_on, refused_there, rep
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence import elements
 from wsrm_mq.sequence.outbound_states import OutboundState
-from wsrm_mq.store import queues
 from wsrm_mq.store.channels import Channel
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.transaction import Transaction
@@ -56,9 +55,10 @@ def hear(tx: Transaction, channel: Channel, said: Said, policy_of: PolicyOf) -> 
     about = tx.about(channel.answers, channel.outbound)
     if about is None:
         return Receipt()
-    queue, _application = tx.execute(queues.QUEUE, {"key": about.queue}).fetchone()
     terms, policy = about.value.terms, policy_of(about.partner)
-    sender = Sender(queue, said.rm, terms.soap, terms.addressing, about.principal, about.peer, about.partner)
+    sender = Sender(
+        tx.queue_name(about.queue), said.rm, terms.soap, terms.addressing, about.principal, about.peer, about.partner
+    )
     response = said.response
     if said.refusal is not None and isinstance(about, OutboundRecord):
         refused_there(tx, about, said.refusal)

@@ -108,7 +108,7 @@ def failed(tx: Transaction, one: Standing, failures: int, error: str) -> None:
 
 def free_lane(tx: Transaction, lane: Lane, lower: int | None = None) -> None:
     """End the lease of a group; it was handed out from number ``lower`` on, ``None``: from its cursor."""
-    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
+    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()
     bounds = {"lane": lane.id, "lower": lane.cursor if lower is None else lower, "upper": below or 0}
     tx.execute(consuming.COUNT_RUN, bounds)
     free(lane)

@@ -55,8 +55,7 @@ def _as_kept(policy: QueuePolicy) -> str:
 def goes_to_consumers(tx: Transaction, lane: Lane) -> bool:
     """Whether a message that came in ``lane`` is for consumers if it is delivered again: as its queue is consumed now.
     What has ended before the mode was changed follows it, but for a partner's, whose own mode is not known here."""
-    name, _application = tx.execute(queues.QUEUE, {"key": lane.queue}).fetchone()
-    row = tx.queue_row(name)
+    row = tx.queue_row(tx.queue_name(lane.queue))
     assert row is not None
     mode = queues.QueueRow(*row).mode
     if mode == Mode.PULL and lane.is_over and lane.partner is None:
@@ -103,7 +102,7 @@ def change_modes(tx: Transaction, policy_of: PolicyOf, *, pulls: bool) -> list[C
 
 
 def _change(tx: Transaction, key: int, parts: list[_Wrong], pulls: bool) -> Changed:
-    name, _application = tx.execute(queues.QUEUE, {"key": key}).fetchone()
+    name = tx.queue_name(key)
     if not pulls:
         tx.set_mode(name, key, Mode.DISPATCH)
     moved = left = 0

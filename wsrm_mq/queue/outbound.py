@@ -33,7 +33,7 @@ from wsrm_mq.sequence.outbound import Input, NewMessage, OutboundStep, Own, take
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.sequence.states import ENDED
-from wsrm_mq.store import channels, entries, queues
+from wsrm_mq.store import channels, entries
 from wsrm_mq.store import outbound as outbounds
 from wsrm_mq.store.applications import HOP
 from wsrm_mq.store.channels import FORGET, FORGOTTEN
@@ -186,8 +186,7 @@ def _leave_what_is_forgotten_there(
 
 
 def _is_open_to_node(tx: Transaction, outbound: OutboundRecord) -> bool:
-    ((name, _application),) = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchall()
-    return outbound.value.state is OutboundState.CREATED and bool(name.startswith(HOP))
+    return outbound.value.state is OutboundState.CREATED and tx.queue_name(outbound.queue).startswith(HOP)
 
 
 def leave_rest(tx: Transaction, outbound: OutboundRecord, lanes: list[Lane]) -> None:

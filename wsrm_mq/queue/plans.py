@@ -19,7 +19,7 @@ from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, settle_cursor, take
 from wsrm_mq.queue.replaying import add_replay, replays_of
 from wsrm_mq.queue.reporting import settled
 from wsrm_mq.queue.withdrawing import Stored, stored
-from wsrm_mq.store import entries, queues
+from wsrm_mq.store import entries
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store.applications import outgoing_queue
 from wsrm_mq.store.driver import file_of, instances_of
@@ -214,8 +214,8 @@ def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
     queue = source.queue
     if to_app:
         return replays_of(tx, source, queue, plan, is_consumed=goes_to_consumers(tx, source))
-    name, *_rest = tx.execute(queues.QUEUE, {"key": queue}).fetchone()
-    return replays_of(tx, source, tx.queue(f"{outgoing_queue(plan)}{name}", "outgoing", queue), plan)
+    name = f"{outgoing_queue(plan)}{tx.queue_name(queue)}"
+    return replays_of(tx, source, tx.queue(name, "outgoing", queue), plan)
 
 
 def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:

@@ -14,7 +14,7 @@ from wsrm_mq.queue.arrival import Fetched, FetchReceipt, Sender
 from wsrm_mq.queue.ownership import settle_cursor
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.sending import LENT_FOR
-from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement
+from wsrm_mq.sequence.elements import AckRequested
 from wsrm_mq.store import channels, entries
 from wsrm_mq.store.records import About, SequenceRecord, outbound_of
 from wsrm_mq.store.transaction import Transaction
@@ -34,18 +34,16 @@ def fetch(
     waiting = tx.execute(channels.WAITING, {**whose, "now": tx.now, "count": 2}).fetchall()
     keys = [key for (key,) in tx.execute(channels.ACKNOWLEDGEMENTS, {**whose, "count": _MOST})]
     acknowledging = {record.id: record for key in keys if (record := tx.sequence(key)) and tx.serves(record.queue)}
-    message = None
     for position, number, answers, outbound, is_numbered in waiting[:1]:
         about = tx.about(answers, outbound)
         if about is not None and tx.serves(about.queue):
             if isinstance(about, SequenceRecord) and about.acks_fetched_by == address:
                 acknowledging[about.id] = about
-            message = position, number, about, bool(is_numbered)
+            message = _lent(tx, position, about, number if is_numbered else None)
+            receipt.fetched = message._replace(is_pending=len(waiting) > 1)
     for record in acknowledging.values():
         record.ack_waits = False
         receipt.others += (acknowledged(tx.db, record, policy, lambda: tx.used_bytes),)
-    if message is not None:
-        receipt.fetched = _lent(tx, *message, receipt.others, is_pending=len(waiting) > 1)
     return receipt
 
 
@@ -63,19 +61,10 @@ def leave_to_fetch(tx: Transaction, position: int) -> None:
     tx.execute(entries.SET_WAITER, {"key": position, "waiter": None})
 
 
-def _lent(
-    tx: Transaction,
-    position: int,
-    number: int,
-    about: About,
-    is_numbered: bool,
-    acknowledgements: tuple[SequenceAcknowledgement, ...],
-    *,
-    is_pending: bool,
-) -> Fetched:
+def _lent(tx: Transaction, position: int, about: About, number: int | None) -> Fetched:
     tx.execute(channels.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
     environ, body = tx.execute(channels.ENVELOPE, {"key": position}).fetchone()
     outbound = outbound_of(about)
-    place = outbound.value.header(number) if is_numbered and outbound is not None else None
+    place = outbound.value.header(number) if number is not None and outbound is not None else None
     content_type = json.loads(environ)["CONTENT_TYPE"]
-    return Fetched(position, about.value.terms, content_type, body, place, acknowledgements, is_pending)
+    return Fetched(position, about.value.terms, content_type, body, place)

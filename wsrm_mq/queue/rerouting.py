@@ -23,7 +23,7 @@ from wsrm_mq.queue.sending import channel_of
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.sequence.ranges import AckRanges
-from wsrm_mq.store import queues, routing
+from wsrm_mq.store import routing
 from wsrm_mq.store.applications import hop_queue
 from wsrm_mq.store.entries import HELD_BYTES
 from wsrm_mq.store.outbound import OutboundRecord
@@ -152,8 +152,7 @@ def _move(tx: Transaction, outbound: OutboundRecord, parts: list[_Part], to: str
     counts = [_count(tx, part, ends) for part in parts]
     if not any(counts):
         return 0
-    name, _application = tx.execute(queues.QUEUE, {"key": outbound.queue}).fetchone()
-    there = destination(to, name.partition("#")[2] or None)
+    there = destination(to, tx.queue_name(outbound.queue).partition("#")[2] or None)
     queue = tx.queue(there.queue, "outgoing")
     if (before := requests.current(tx, queue, there, offers=False)) is not None:
         step_of(tx, before, Own.SEAL)

@@ -15,7 +15,6 @@ from wsrm_mq.queue.outbound import lanes_of, may_leave
 from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
-from wsrm_mq.store import queues
 from wsrm_mq.store.applications import fetched_queue, sent_queue
 from wsrm_mq.store.channels import LEND, Channel
 from wsrm_mq.store.outbound import OutboundRecord
@@ -99,8 +98,7 @@ def place_in(tx: Transaction, about: About, channel: Lane, number: int | None, s
     """Give a message its place in a lane; answers its number there."""
     if number is None or not isinstance(about, OutboundRecord) or may_leave(about, number):
         return channel.append(tx.now, number)
-    channel.put_off(tx.now, number, size)
-    return number
+    return channel.put_off(tx.now, number, size)
 
 
 _FRESH: Final = {"named": 1, "waiter": None, "outcome": None, "reason": None, "settled_at": None, "priority": None}
@@ -128,7 +126,7 @@ def _lead(tx: Transaction, about: About, channel: Channel) -> Lane:
         known = tx.channel(channel)
     if known is not None:
         return known
-    home, _application = tx.execute(queues.QUEUE, {"key": about.queue}).fetchone()
+    home = tx.queue_name(about.queue)
     is_fetched = about.value.terms.rm.is_fetched(channel.endpoint.address)
     made = Lane(
         queue=tx.queue(fetched_queue(home) if is_fetched else sent_queue(home), "outgoing", about.queue),

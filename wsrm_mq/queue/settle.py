@@ -236,13 +236,12 @@ def settlement(db: Database, position: int, policy: QueuePolicy | None = None) -
     outcome, lane, number, status, headers, body, reply_number, outgoing_position = found
     reply = None if status is None else ServiceReply(status, tuple((n, v) for n, v in json.loads(headers)), body)
     record = read(db, lane)
-    if not isinstance(record, SequenceRecord):
-        return Settlement(outcome, reply, None, outgoing_position)
-    if reply is not None and reply_number is not None and record.outbound is not None:
-        reply = reply._replace(header=record.outbound.value.header(reply_number))
-    if record.acks_to is not None and policy is not None:
-        return Settlement(outcome, reply, None, outgoing_position)
-    if policy is None:
-        return Settlement(outcome, reply, record.value.acknowledgement(), outgoing_position)
-    said = acknowledged(db, record, policy, lambda: space(db).used, number)
+    said = None
+    if isinstance(record, SequenceRecord):
+        if reply is not None and reply_number is not None and record.outbound is not None:
+            reply = reply._replace(header=record.outbound.value.header(reply_number))
+        if policy is None:
+            said = record.value.acknowledgement()
+        elif record.acks_to is None:
+            said = acknowledged(db, record, policy, lambda: space(db).used, number)
     return Settlement(outcome, reply, said, outgoing_position)

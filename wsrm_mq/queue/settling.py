@@ -284,7 +284,7 @@ def _back_in_lane(tx: Transaction, one: Standing, lane: Lane, *, was_delivery: b
         free_lane(tx, lane, None if was_delivery or lane.in_any_order else lane.limit)
         over_limits(tx, standing(tx, [one.position])[one.position])
         return Settlement.SETTLED
-    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
+    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()
     if was_delivery:
         tx.execute(consuming.COUNT_RUN, {"lane": lane.id, "lower": one.number, "upper": below})
     tx.execute(consuming.SHORTEN_LANE, {"key": lane.id, "below": min(one.number, below)})
@@ -298,7 +298,7 @@ def _claim(tx: Transaction, lane: Lane) -> Claim:
 
 def _end_if_through(tx: Transaction, lane: Lane) -> None:
     """End the lease of a lane where all that was leased is settled, whatever came since that lies before it."""
-    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()[:1]
+    (below,) = tx.execute(consuming.LANE_LEASE, {"key": lane.id}).fetchone()
     is_through = lane.cursor >= (below or 0)
     if not is_through and lane.in_any_order:
         run = {"lane": lane.id, "below": below, "fence": lane.fence}

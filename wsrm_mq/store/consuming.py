@@ -132,7 +132,7 @@ LEASE_LANE: Final = changed(
 )
 SHORTEN_LANE: Final = changed(lane, leased_below=p("below"))
 FREE_LANE: Final = changed(lane, leased_below=None, leased_until=None, lessee=None)
-LANE_LEASE: Final = compiled(select(*of(lane, "leased_below, leased_until, lessee")).where(lane.c.id == p("key")))
+LANE_LEASE: Final = compiled(select(lane.c.leased_below).where(lane.c.id == p("key")))
 STANDING: Final = compiled(
     select(
         *of(entry, "id, queue, message, lane, number, outcome, owner, fence, lessee, expires_at, priority"),

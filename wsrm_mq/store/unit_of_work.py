@@ -169,6 +169,11 @@ class UnitOfWork:
         self._cache.keep_queue(name, found[0])
         return int(found[0])
 
+    def queue_name(self, queue: int) -> str:
+        """The name of the queue with this key."""
+        name, _application = self.execute(queues.QUEUE, {"key": queue}).fetchone()
+        return str(name)
+
     def add_unsettled(self, queue: int, messages: int, size: int, last: int | None = None) -> None:
         """Count ``messages`` more as unsettled in a declared queue, of ``size`` bytes in all. Both may be negative.
         ``last``: position of the one that has arrived."""
@@ -249,7 +254,7 @@ class UnitOfWork:
         found = self.execute(queues.DEAD_LETTERS, {"parent": queue}).fetchone()
         if found is not None:
             return int(found[0])
-        name, _application = self.execute(queues.QUEUE, {"key": queue}).fetchone()
+        name = self.queue_name(queue)
         base = name.removesuffix(f"#{queue}")
         return self.queue(f"{base}#dead{name[len(base) :]}", "dead_letter", queue)
 
