@@ -92,11 +92,6 @@ class Payload(NamedTuple):
     content_type: str | None
     options: dict[str, Any]
 
-    @property
-    def is_known_by_its_id(self) -> bool:
-        """Its queue knows it again: it may be sent twice."""
-        return "message_id" in self.options
-
 
 class Problem(msgspec.Struct):
     """An answer of ``application/problem+json``."""
@@ -108,7 +103,6 @@ class Problem(msgspec.Struct):
     blocks: bool = False
     expected: int = 0
     retry_after: float | None = None
-    seconds: float | None = None
 
 
 class Told(msgspec.Struct):
@@ -364,5 +358,5 @@ def fitting(sizes: Iterable[int], most_bytes: int) -> int:
 
 
 def may_be_repeated(ones: Sequence[Payload]) -> bool:
-    """Whether a request that puts these may be sent twice."""
-    return all(one.is_known_by_its_id for one in ones)
+    """Whether a request that puts these may be sent twice: their queue knows them again by their ids."""
+    return all("message_id" in one.options for one in ones)

@@ -414,10 +414,9 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     async def _begin(self, names: Sequence[str], terms: Terms) -> Granted:
         lease = None if terms.lease is None else terms.lease / 1000
-        wanted: dict[str, object] = {"queues": list(names), "client": terms.client or None}
-        wanted["max_backlog"] = terms.max_backlog
-        wanted |= {"filter": terms.filter, "lease": lease}
-        request = asking("POST", "subscriptions", json={key: one for key, one in wanted.items() if one is not None})
+        who: dict[str, object] = {"queues": list(names), "client": terms.client or None}
+        wanted = who | {"max_backlog": terms.max_backlog, "filter": terms.filter, "lease": lease}
+        request = asking("POST", "subscriptions", json=wanted)
         told = read(await self.line.ask(request._replace(in_session=True)), dict[str, Any])
         lasts = told["lease"]
         return Granted(

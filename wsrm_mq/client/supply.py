@@ -64,7 +64,7 @@ class Feed:
         """Held while acknowledgements are under way: those of a group are sent in order."""
         self._idle: asyncio.Future[list[Held]] | None = None
         """A future that is done, with what is to be acknowledged, when there is room for messages by that."""
-        self._withdrawn: dict[int, int] = {}
+        self.withdrawn: dict[int, int] = {}
         """Leases whose messages were settled otherwise since the request began that is under way, which may bring them:
         fences by position."""
         self.looks_at = 0
@@ -74,10 +74,6 @@ class Feed:
 
     def ask(self) -> None:
         self._line.wake(self._asked)
-
-    def withdraw(self, leases: Mapping[int, int]) -> None:
-        """The messages of these leases were settled otherwise: they are not to arrive any more."""
-        self._withdrawn.update(leases)
 
     def look_for_due(self) -> None:
         """Have it look when the next is due, where that is earlier than it would."""
@@ -95,7 +91,7 @@ class Feed:
     async def _lease(self) -> None:
         while self.flow.is_open:
             key = self.flow.granted.key
-            self._withdrawn.clear()
+            self.withdrawn.clear()
             try:
                 if self.flow.load.room > 0:
                     answer = await self._ask_for_messages(key, WAIT_SECONDS)
@@ -108,7 +104,7 @@ class Feed:
                 await self._mend(key, error)
                 continue
             held = [Held(one.message, _end(one.told.leased_for), one.told.lane) for one in found]
-            gone = [one for one in held if self._withdrawn.get(one.position) == one.fence]
+            gone = [one for one in held if self.withdrawn.get(one.position) == one.fence]
             if not self.flow.arrive([one for one in held if one not in gone]):
                 return  # the end of the subscription gives them back
             self.look_for_due()
@@ -253,9 +249,9 @@ class RemoteSupply:
             await feed.stop()
 
     def withdraw(self, leases: Mapping[int, int]) -> None:
-        """See ``Feed.withdraw``."""
+        """The messages of these leases were settled otherwise: they are not to arrive any more."""
         for feed in self._feeds.values():
-            feed.withdraw(leases)
+            feed.withdrawn.update(leases)
 
     def ask(self, *flows: Flow) -> None:
         """Look whether these have something to send, and whether there is room for more."""
