@@ -26,7 +26,7 @@ class TooLarge(ValueError):
 class Part(NamedTuple):
     """One message. ``headers``: their names in lower case."""
 
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     body: bytes
 
 

@@ -17,11 +17,9 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue import browsing
 from wsrm_mq.queue.policies import Scope
 from wsrm_mq.server.logins import MOST, SECONDS, FailedLogins
-from wsrm_mq.server.rights import Grant, Principal, Right
+from wsrm_mq.server.rights import Principal
 from wsrm_mq.server.tokens import Token, digest, listed, used
 from wsrm_mq.store.store import Store
-
-__all__ = ["Access", "Grant", "Principal", "Right"]
 
 CHALLENGE: Final = 'Bearer realm="wsrm-mq"'
 _FRESH: Final = 1.0

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from wsrm_mq.errors import ConfigurationError
+from wsrm_mq.node import Node
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue import settling
 from wsrm_mq.queue.expiring import holder_left
@@ -42,6 +43,13 @@ class PutOne(NamedTuple):
     topic: str | None
     body: bytes
     options: Mapping[str, Any]
+
+    def collect(self, node: Node) -> None:
+        """Put or publish it in the transaction of this thread."""
+        if self.topic is not None:
+            node.publish(self.topic, self.body, **self.options)
+        else:
+            node.put(self.queue or "", self.body, **self.options)
 
 
 def require_put(principal: Principal, one: PutOne) -> None:

@@ -25,43 +25,39 @@ class Use:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._used: Counter[str] = Counter()
+        self.used: Counter[str] = Counter()
+        """The number that is used of each thing."""
 
     def room(self, what: str, least: int = 1) -> int:
         """How much more it may have. Raises ``LimitReached`` where that is less than ``least``."""
         bound: int = getattr(self._bounds, what)
-        if bound - self._used[what] < least:
+        if bound - self.used[what] < least:
             raise LimitReached(
-                f"You have {self._used[what]} {what} of the {bound} that you may have at a time: there is no room for "
+                f"You have {self.used[what]} {what} of the {bound} that you may have at a time: there is no room for "
                 f"{least} more. End some, then try again."
             )
-        return bound - self._used[what]
+        return bound - self.used[what]
 
     def take(self, what: str, count: int = 1) -> None:
         """Use so many more of a thing. Raises ``LimitReached``."""
         self.room(what, count)
-        self._used[what] += count
+        self.used[what] += count
 
     def part_of(self, wanted: int, what: str) -> int:
         """As much of ``wanted`` as there is room for, and 1 at least."""
-        return min(wanted, max(1, int(getattr(self._bounds, what)) - self._used[what]))
+        return min(wanted, max(1, int(getattr(self._bounds, what)) - self.used[what]))
 
     def add(self, what: str, count: int = 1) -> None:
         """Use so many more of a thing, whatever its bound is."""
-        self._used[what] += count
+        self.used[what] += count
 
     def give(self, what: str, count: int = 1) -> None:
-        self._used[what] -= count
-
-    @property
-    def counts(self) -> Counter[str]:
-        """The number that is used of each thing."""
-        return self._used
+        self.used[what] -= count
 
     @contextmanager
-    def taken(self, what: str, count: int = 1) -> Iterator[None]:
-        self.take(what, count)
+    def taken(self, what: str) -> Iterator[None]:
+        self.take(what)
         try:
             yield
         finally:
-            self.give(what, count)
+            self.give(what)

@@ -103,10 +103,7 @@ def _together(
             begun.append(number)
             check(one)
             collected.add(node, partial(next_is, number))
-            if one.topic is not None:
-                node.publish(one.topic, one.body, **one.options)
-            else:
-                node.put(one.queue or "", one.body, **one.options)
+            one.collect(node)
         collected.add(node, partial(_move, lane, fresh[-1].number))
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from wsrm_mq.errors import (
     KeeperGone,
@@ -205,19 +205,17 @@ class Session:
         most: int = 1,
         *,
         wait: float = 0.0,
-        max_bytes: int | None = None,
-        lease: float | None = None,
         filter: str | None = None,
         gone: Sequence[asyncio.Future[None]] = (),
+        **options: Any,
     ) -> list[Message]:
         """See ``Node.receive``; ``wait`` costs no thread. It ends when one of ``gone`` is done. Raises ``SessionEnded``
         and ``LimitReached``."""
         if owed := self.answers.owed(queues, most):
             return owed
         self._use.room("leases")
-        wanted = Wanted(
-            tuple(queues), filter, lambda: self._use.part_of(most, "leases"), max_bytes, lease, self._consumer
-        )
+        options["consumer"] = self._consumer
+        wanted = Wanted(tuple(queues), filter, lambda: self._use.part_of(most, "leases"), options)
         self._received_from.update(queues)
         with self._use.taken("waiting"):
             found = await self._sessions.lines.receive(wanted, wait, [self._ended, *gone])
@@ -242,34 +240,17 @@ class Session:
         return found
 
     async def subscribe(
-        self,
-        queues: Sequence[str] = (),
-        *,
-        topic: str | None = None,
-        name: str | None = None,
-        client: str | None = None,
-        max_backlog: int = 1,
-        filter: str | None = None,
-        lease: float | None = None,
-        is_parallel: bool = False,
+        self, queues: Sequence[str] = (), *, client: str | None = None, max_backlog: int = 1, **options: Any
     ) -> Subscription:
         """See ``Node.subscribe``. It is known by its ``key``, and ends with the session at the latest."""
         self._check()
         backlog = min(max_backlog, self._use.room("leases"))
         self._use.take("subscriptions")
         self._use.add("leases", backlog)
+        who, begin = client or self.client, self._node.subscribe
         try:
             subscription = await asyncio.to_thread(
-                self._node.subscribe,
-                tuple(queues),
-                topic=topic,
-                name=name,
-                client=client or self.client,
-                max_backlog=backlog,
-                filter=filter,
-                lease=lease,
-                ack_batch=1,
-                is_parallel=is_parallel,
+                begin, tuple(queues), client=who, max_backlog=backlog, ack_batch=1, **options
             )
         except BaseException:
             self._use.give("subscriptions")
@@ -282,7 +263,7 @@ class Session:
             await asyncio.to_thread(subscription.close)
             self._check()
         self._subscriptions[subscription.key] = subscription
-        self.clients.add(client or self.client)
+        self.clients.add(who)
         return subscription
 
     def subscription(self, key: int) -> Subscription:
@@ -443,10 +424,8 @@ class Session:
                 if isinstance(act, Settle):
                     assert one is not None
                     collect(act, one.message)
-                elif act.topic is not None:
-                    node.publish(act.topic, act.body, **act.options)
                 else:
-                    node.put(act.queue or "", act.body, **act.options)
+                    act.collect(node)
         return collected.positions
 
     def forget_ended(self, now: float) -> None:
@@ -514,7 +493,7 @@ class Sessions:
     @property
     def counts(self) -> Counter[str]:
         """How much of each bound all principals have together."""
-        return sum((one.counts for one in self._uses.values()), Counter())
+        return sum((one.used for one in self._uses.values()), Counter())
 
     @property
     def all(self) -> list[Session]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -27,14 +27,13 @@ REST_SECONDS: Final = 0.002
 
 
 class Wanted(NamedTuple):
-    """The terms that a consumer asks for: see ``Node.receive``. ``most``: tells how many messages it may have now."""
+    """The terms that a consumer asks for: see ``Node.receive``. ``most``: tells how many messages it may have now.
+    ``options``: the others."""
 
     queues: tuple[str, ...]
     filter: str | None
     most: Callable[[], int]
-    max_bytes: int | None
-    lease: float | None
-    consumer: str
+    options: Mapping[str, Any]
 
 
 Answer = asyncio.Future[list[Message]]
@@ -76,13 +75,7 @@ class Lines:
 
     async def _leased(self, wanted: Wanted) -> list[Message]:
         return await asyncio.to_thread(
-            self._node.receive,
-            wanted.queues,
-            wanted.most(),
-            max_bytes=wanted.max_bytes,
-            lease=wanted.lease,
-            filter=wanted.filter,
-            consumer=wanted.consumer,
+            self._node.receive, wanted.queues, wanted.most(), filter=wanted.filter, **wanted.options
         )
 
     async def _serve(self) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote_to_bytes
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from wsrm_mq.errors import BadRequest, Overloaded, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node import Node, connect
 from wsrm_mq.server.access import Access
@@ -23,11 +21,11 @@ from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.counting import count_events
 from wsrm_mq.server.http import consuming, looking, presence, putting
 from wsrm_mq.server.http.answers import CutOff, as_json
-from wsrm_mq.server.http.call import Call, Limits, Server, discard_rest
+from wsrm_mq.server.http.call import Limits, Server
 from wsrm_mq.server.http.intake import PATH, Intake
 from wsrm_mq.server.http.openapi import document
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.problems import KIND, Problem, answer_of, as_problem, broken
+from wsrm_mq.server.http.problems import KIND, Problem
 from wsrm_mq.server.mounting import Mounted
 from wsrm_mq.server.routes import Routes
 from wsrm_mq.server.sessions import Sessions
@@ -36,13 +34,9 @@ from wsrm_mq.store.store import Store
 if TYPE_CHECKING:
     from wsrm_mq.routes.sending import Hop
 
-OPERATIONS: Final = (*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3], *putting.OPERATIONS[1:])
-"""The busiest come first."""
 ALL: Final[tuple[Operation, ...]] = (
-    *OPERATIONS,
-    *consuming.OPERATIONS[3:],
-    *presence.OPERATIONS,
-    *looking.OPERATIONS,
+    *(*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3]),  # the busiest come first
+    *(*putting.OPERATIONS[1:], *consuming.OPERATIONS[3:], *presence.OPERATIONS, *looking.OPERATIONS),
 )
 
 
@@ -74,7 +68,7 @@ class QueueApplication:
         self._intake = Intake(lambda: self.server.access, lambda: self.server.node.store)
         self._routed = Router(
             [
-                *(Route(one.path, _Endpoint(self, one), methods=[one.method]) for one in ALL),
+                *(Route(one.path, one, methods=[one.method]) for one in ALL),
                 Route("/openapi.json", _described),
                 Route(PATH, self._intake),
             ],
@@ -126,41 +120,6 @@ class QueueApplication:
             raise RuntimeError(f"{scope['type']} is not served here")
 
 
-class _Endpoint:
-    """An operation, as an application of ASGI."""
-
-    def __init__(self, application: QueueApplication, operation: Operation) -> None:
-        self._application = application
-        self._operation = operation
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        server, operation = self._application.server, self._operation
-        request = Request(scope, receive, send)
-        call: Call | None = None
-        is_refused = False
-        server.running += 1
-        try:
-            if server.running > server.limits.running:
-                raise Overloaded("The server has as many requests to answer as it may at a time.")
-            peer = request.client.host if request.client is not None else None
-            principal = server.access.of_request(request.headers, peer)
-            _unquote(request)
-            call = Call(server, request, principal)
-            answer = await operation.does(call)
-        except WSRMError as error:
-            is_refused, answer = True, answer_of(error)
-        except Exception as error:
-            server.node.telling.tell("server.broken", operation=f"{operation.method} {operation.path}", error=error)
-            answer = as_problem(broken(), error)
-        finally:
-            server.running -= 1
-            if call is not None:
-                call.done()
-        if is_refused:  # outside of what may run: a client that sends slowly holds up no other
-            await discard_rest(request)
-        await answer(scope, receive, send)
-
-
 async def _described(_request: Request) -> Response:
     """The API's document; any client may read it."""
     return as_json(document(ALL))
@@ -168,15 +127,6 @@ async def _described(_request: Request) -> Response:
 
 async def _watch_over(server: Server, routes: Routes) -> None:
     await asyncio.gather(server.sessions.watch(), count_events(server.node), routes.watch())
-
-
-def _unquote(request: Request) -> None:
-    """Read the names in the path. Raises ``BadRequest``."""
-    try:
-        for name, value in request.path_params.items():
-            request.path_params[name] = unquote_to_bytes(value).decode()
-    except UnicodeDecodeError:
-        raise BadRequest("A name in the path is not in UTF-8.") from None
 
 
 def _no_operation(request: Request, error: HTTPException) -> Response:

@@ -15,8 +15,9 @@ from wsrm_mq.errors import BadRequest, ConfigurationError, NotAuthenticated, Ove
 from wsrm_mq.node import Node
 from wsrm_mq.parts import Malformed, Part, Reader, boundary_of
 from wsrm_mq.parts import TooLarge as PartTooLarge
-from wsrm_mq.server.access import Access, Principal
+from wsrm_mq.server.access import Access
 from wsrm_mq.server.bounds import Use
+from wsrm_mq.server.rights import Principal, Right
 from wsrm_mq.server.sessions import Session, Sessions
 
 T = TypeVar("T")
@@ -83,6 +84,13 @@ class Call:
             return True
         return False
 
+    def queue(self, right: Right) -> str:
+        """The queue that its path names, to which its principal has this right. Raises ``UnknownQueue`` and
+        ``RightMissing``."""
+        queue = self.names["queue"]
+        self.principal.require(right, queue)
+        return queue
+
     def session(self, *, is_named: bool = False) -> Session:
         """The session that the request names, or that of the principal where it names none. ``is_named``: it has to.
         Raises ``SessionEnded``."""
@@ -110,9 +118,7 @@ class Call:
     def _number_in(self, header: str, text: str) -> int:
         if SESSION not in self.headers:
             raise BadRequest(f"The header {header.title()} is of a session: begin one, and name it in Session.")
-        if not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise BadRequest(f"{text[:100]!r} in the header {header.title()} is no number of a request.")
-        return int(text)
+        return whole_number(text, f"in the header {header.title()} is no number of a request")
 
     def query(self, kind: type[T]) -> T:
         """The parameters of its query. Raises ``ConfigurationError``."""
@@ -219,6 +225,13 @@ class Call:
         if not reader.has_ended:
             raise BadRequest("The body ends before its last part does.")
         return found
+
+
+def whole_number(text: str, is_wrong: str) -> int:
+    """Read a number. Raises ``BadRequest``, which says of the text how it ``is_wrong``."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadRequest(f"{text[:100]!r} {is_wrong}.")
+    return int(text)
 
 
 async def discard_rest(request: Request) -> None:

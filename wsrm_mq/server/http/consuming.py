@@ -8,25 +8,26 @@ from functools import partial
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wsrm_mq.errors import BadRequest, UnknownQueue, WSRMError
+from wsrm_mq.errors import BadRequest, WSRMError
+from wsrm_mq.node.checks import filter_of
 from wsrm_mq.node.message import Message
-from wsrm_mq.queue import filters
 from wsrm_mq.queue.clearing import Cleared
 from wsrm_mq.queue.journaling import recorded
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.topics import queue_of
-from wsrm_mq.server.access import Principal
 from wsrm_mq.server.acts import Settle
 from wsrm_mq.server.answers import Consumer
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
-from wsrm_mq.server.http.call import Call
+from wsrm_mq.server.http.call import Call, whole_number
 from wsrm_mq.server.http.messages import Place, Recorded, told
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.putting import Wait, declare_missing
+from wsrm_mq.server.http.putting import Wait, with_queues
+from wsrm_mq.server.rights import Principal
 from wsrm_mq.server.sessions import Session
 
 MOST: Final = 10_000
@@ -102,19 +103,13 @@ async def _lease(call: Call, queues: Sequence[str], terms: Terms, *, with_record
         call.principal.require("consume", name)
     await call.body(0)
     session = call.session()
-
     options = {name: getattr(terms, name) for name in ("wait", "max_bytes", "lease", "filter")}
     receive = partial(session.receive, queues, terms.max or 1, **options)
 
-    async def of_known(gone: Sequence[asyncio.Future[None]]) -> list[Message]:
-        try:
-            return await receive(gone=gone)
-        except UnknownQueue:
-            if not await declare_missing(call, queues):
-                raise
-            return await receive(gone=gone)
+    async def received(gone: Sequence[asyncio.Future[None]]) -> list[Message]:
+        return await with_queues(call, queues, partial(receive, gone=gone))
 
-    return await _delivered(call, session, queues, of_known, terms.wait, terms.max is not None, with_records)
+    return await _delivered(call, session, queues, received, terms.wait, terms.max is not None, with_records)
 
 
 async def _delivered(
@@ -171,9 +166,7 @@ def _heads(call: Call, found: Sequence[Message], with_records: bool) -> list[dic
 
 async def ready(call: Call) -> Response:
     """Count what is ready in a queue."""
-    queue, wanted = call.names["queue"], call.query(Wanted)
-    fits = None if wanted.filter is None else filters.parse(wanted.filter)
-    call.principal.require("consume", queue)
+    queue, fits = call.queue("consume"), filter_of(call.query(Wanted).filter)
     return as_json(Ready(await asyncio.to_thread(call.node.count_ready, [queue], fits)))
 
 
@@ -250,8 +243,7 @@ async def settle(call: Call) -> Response:
 
 async def settle_by_filter(call: Call) -> Response:
     """Settle what fits a filter, delivered or not, in one commit. What another session has leased is skipped."""
-    queue, asked = call.names["queue"], await call.json(ByFilter)
-    call.principal.require("consume", queue)
+    queue, asked = call.queue("consume"), await call.json(ByFilter)
     session = call.session()
     with session.heard():
         own = session.positions
@@ -262,8 +254,7 @@ async def settle_by_filter(call: Call) -> Response:
 
 async def acknowledge(call: Call) -> Response:
     """Settle a message as taken, or several in one commit, in no lease's name."""
-    queue, asked = call.names["queue"], await call.json(OneOf)
-    call.principal.require("consume", queue)
+    queue, asked = call.queue("consume"), await call.json(OneOf)
     if sum(one is not None for one in (asked.position, asked.message_id, asked.positions)) != 1:
         raise BadRequest("Name the message by its `position`, or by its `message_id`, or several by `positions`.")
     if asked.positions is not None:
@@ -342,22 +333,7 @@ async def subscribe(call: Call) -> Response:
     if asked.topic is not None:
         _require_durable(call.principal, asked.client or session.client, asked.name or "", asked.topic)
     with session.heard():
-        subscribing = partial(
-            session.subscribe,
-            asked.queues,
-            topic=asked.topic,
-            name=asked.name,
-            client=asked.client,
-            max_backlog=asked.max_backlog,
-            filter=asked.filter,
-            lease=asked.lease,
-        )
-        try:
-            made = await subscribing()
-        except UnknownQueue:
-            if not await declare_missing(call, asked.queues):
-                raise
-            made = await subscribing()
+        made = await with_queues(call, asked.queues, lambda: session.subscribe(**asdict(asked)))
     flow = made.flow
     seconds = None if flow.granted.lease is None else flow.granted.lease / 1000
     return as_json(Subscribed(made.key, made.max_backlog, seconds, [*flow.names]), 201)
@@ -421,10 +397,7 @@ async def unsubscribe(call: Call) -> Response:
 
 
 def _key(call: Call) -> int:
-    key = call.names["key"]
-    if not key.isascii() or not key.isdigit() or len(key) > 18:
-        raise BadRequest(f"{key!r} is no number of a subscription.")
-    return int(key)
+    return whole_number(call.names["key"], "is no number of a subscription")
 
 
 async def subscribe_durable(call: Call) -> Response:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from wsrm_mq.errors import BadRequest, NotFound
@@ -20,11 +21,11 @@ from wsrm_mq.queue.tracing import Stop
 from wsrm_mq.server.bounds import Bounds
 from wsrm_mq.server.http import answers
 from wsrm_mq.server.http.answers import as_json, nothing
-from wsrm_mq.server.http.call import Call
+from wsrm_mq.server.http.call import Call, whole_number
 from wsrm_mq.server.http.consuming import ClearedAnswer, Named, cleared, journal_named
 from wsrm_mq.server.http.messages import MESSAGE, Place, Recorded, options_of, said, told
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.putting import Position, is_seen, put_with_room
+from wsrm_mq.server.http.putting import Position, is_seen, with_queues
 from wsrm_mq.store.applications import INTAKE
 
 MOST: Final = 1_000
@@ -240,16 +241,14 @@ async def trace(call: Call) -> Response:
 
 async def declare(call: Call) -> Response:
     """Make a queue, or change the policy of one: options that are not named stay. Answers its policy."""
-    queue, options = call.names["queue"], await call.json(dict[str, Any])
-    call.principal.require("admin", queue)
+    queue, options = call.queue("admin"), await call.json(dict[str, Any])
     refuse_unknown(options)  # the names of arguments are none
     return _policy(await asyncio.to_thread(call.node.declare, queue, **options, actor=call.principal.name))
 
 
 async def policy(call: Call) -> Response:
     """The policy of a queue."""
-    queue = call.names["queue"]
-    call.principal.require("peek", queue)
+    queue = call.queue("peek")
 
     def read() -> QueuePolicy:
         with call.node.reader() as db:
@@ -264,59 +263,38 @@ def _policy(policy: QueuePolicy) -> Response:
 
 async def stats(call: Call) -> Response:
     """Count the messages of a queue, by state."""
-    queue = call.names["queue"]
-    call.principal.require("peek", queue)
-    found = await asyncio.to_thread(call.node.stats, queue)
+    found = await asyncio.to_thread(call.node.stats, call.queue("peek"))
     keeper = None if found.keeper is None else found.keeper._asdict()
     return as_json(Counts(**{**found._asdict(), "keeper": keeper}))
 
 
 async def delete(call: Call) -> Response:
     """Delete a queue; what it has is purged."""
-    queue, asked = call.names["queue"], call.query(Delete)
-    call.principal.require("admin", queue)
-    options = {"if_empty": asked.if_empty, "if_unused": asked.if_unused, "force": asked.force}
-    return cleared(await asyncio.to_thread(call.node.delete, queue, **options, actor=call.principal.name))
+    queue, asked = call.queue("admin"), call.query(Delete)
+    return cleared(await asyncio.to_thread(call.node.delete, queue, **asdict(asked), actor=call.principal.name))
 
 
 async def purge(call: Call) -> Response:
     """Give up what is not leased."""
-    queue, asked = call.names["queue"], call.query(Purge)
-    call.principal.require("admin", queue)
-    bounds = asked.lower, asked.upper
-    return cleared(await asyncio.to_thread(call.node.purge, queue, *bounds, actor=call.principal.name))
+    queue, asked = call.queue("admin"), call.query(Purge)
+    return cleared(await asyncio.to_thread(call.node.purge, queue, **asdict(asked), actor=call.principal.name))
 
 
 async def peek(call: Call) -> Response:
     """Look at messages, whatever their state; nothing changes. 204 where there is none."""
-    queue, page = call.names["queue"], call.query(Page)
-    call.principal.require("peek", queue)
-    return _seen(call, await _peeked(call, queue, page))
+    queue, page = call.queue("peek"), call.query(Page)
+    return _seen(call, await asyncio.to_thread(call.node.peek, queue, **asdict(page)))
 
 
 async def positions(call: Call) -> Response:
     """The positions of the messages that are not settled, in order."""
-    queue, asked = call.names["queue"], call.query(Live)
-    call.principal.require("peek", queue)
-    found = await asyncio.to_thread(call.node.positions, queue, after=asked.after, limit=asked.limit)
-    return as_json(LivePositions(found))
-
-
-async def _peeked(call: Call, queue: str, page: Page) -> list[Message]:
-    return await asyncio.to_thread(call.node.peek, queue, after=page.after, limit=page.limit, filter=page.filter)
-
-
-def _position(call: Call) -> int:
-    position = call.names["position"]
-    if not position.isascii() or not position.isdigit() or len(position) > 18:
-        raise BadRequest(f"{position!r} is no position.")
-    return int(position)
+    queue, asked = call.queue("peek"), call.query(Live)
+    return as_json(LivePositions(await asyncio.to_thread(call.node.positions, queue, **asdict(asked))))
 
 
 async def get(call: Call) -> Response:
     """Look at the message at a position."""
-    queue, position = call.names["queue"], _position(call)
-    call.principal.require("peek", queue)
+    queue, position = call.queue("peek"), _position(call)
     found = await asyncio.to_thread(call.node.get, queue, position)
     if found is None:
         raise NotFound(f"There is no message at position {position} of {queue}, or it is settled.")
@@ -329,6 +307,10 @@ def _seen(call: Call, messages: Sequence[Message]) -> Response:
     return answers.several([(told(one), one.body) for one in messages], call.server.limits.pause_seconds)
 
 
+def _position(call: Call) -> int:
+    return whole_number(call.names["position"], "is no position")
+
+
 # topics
 
 
@@ -339,7 +321,7 @@ async def bind(call: Call) -> Response:
     call.principal.require_topics("consume", asked.pattern)
     who = call.principal.name
     binding = partial(asyncio.to_thread, call.node.bind, asked.pattern, asked.queue, filter=asked.filter, actor=who)
-    await put_with_room(call, [asked.queue], 0.0, binding)
+    await with_queues(call, [asked.queue], binding)
     return nothing()
 
 
@@ -419,22 +401,16 @@ async def dead(call: Call) -> Response:
 
 async def redrive(call: Call) -> Response:
     """Put dead letters back, as if they had never been tried."""
-    queue, asked = call.names["queue"], await call.json(Redrive)
-    call.principal.require("admin", queue)
+    queue, asked = call.queue("admin"), await call.json(Redrive)
     if asked.to is not None:
         call.principal.require("put", asked.to)
-
-    def driven() -> int:
-        return _letters(call).redrive(asked.positions, to=asked.to, reset=asked.reset)
-
-    return as_json(Count(await asyncio.to_thread(driven)))
+    return as_json(Count(await asyncio.to_thread(lambda: _letters(call, queue).redrive(**asdict(asked)))))
 
 
 async def edit_and_redrive(call: Call) -> Response:
     """Put a message in the place of a dead letter: with another body, or other options; what is not named is as it
     was. Answers its position."""
-    queue, position, asked = call.names["queue"], _position(call), call.query(Edit)
-    call.principal.require("admin", queue)
+    queue, position, asked = call.queue("admin"), _position(call), call.query(Edit)
     options = options_of(said(call.headers.get(MESSAGE)), call.headers.get("content-type"))
     given = {name: value for name, value in options.items() if value is not None}
     for name in (asked.to, given.get("report_to")):
@@ -443,7 +419,7 @@ async def edit_and_redrive(call: Call) -> Response:
     body = None if asked.keeps_body else await call.body()
 
     def edit() -> int:
-        return _letters(call).edit_and_redrive(position, body, to=asked.to, **given)
+        return _letters(call, queue).edit_and_redrive(position, body, to=asked.to, **given)
 
     return as_json(Position(await asyncio.to_thread(edit)))
 
@@ -458,14 +434,13 @@ async def recover_express(call: Call) -> Response:
 
 async def discard(call: Call) -> Response:
     """Give dead letters up."""
-    asked = await call.json(Discard)
-    call.principal.require("admin", call.names["queue"])
-    return as_json(Count(await asyncio.to_thread(lambda: _letters(call).discard(asked.positions))))
+    queue, asked = call.queue("admin"), await call.json(Discard)
+    return as_json(Count(await asyncio.to_thread(lambda: _letters(call, queue).discard(asked.positions))))
 
 
-def _letters(call: Call) -> DeadLetters:
-    """The dead letters of the queue that the path names, as its principal has them."""
-    return DeadLetters(call.node, call.names["queue"], call.principal.name)
+def _letters(call: Call, queue: str) -> DeadLetters:
+    """The dead letters of a queue, as its principal has them."""
+    return DeadLetters(call.node, queue, call.principal.name)
 
 
 async def journal(call: Call) -> Response:
@@ -481,9 +456,7 @@ async def peek_journal(call: Call) -> Response:
     call.principal.require("peek", journal_named(call))
 
     def looked() -> list[tuple[dict[str, str], bytes]]:
-        records = call.node.journal(call.names.get("queue")).peek(
-            after=page.after, limit=page.limit, filter=page.filter
-        )
+        records = call.node.journal(call.names.get("queue")).peek(**asdict(page))
         return [(told(one.message, Recorded(*one.of)), one.message.body) for one in records]
 
     found = await asyncio.to_thread(looked)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
@@ -107,8 +106,3 @@ def as_problem(problem: Problem, error: BaseException) -> Response:
     answer = as_json(problem, problem.status, headers_of(problem, error))
     answer.headers["Content-Type"] = KIND
     return answer
-
-
-def encoded(problem: Problem) -> Any:
-    """The document as JSON has it."""
-    return msgspec.to_builtins(problem)

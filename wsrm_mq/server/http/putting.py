@@ -19,13 +19,13 @@ from wsrm_mq.node.producing import BLOCKED_SECONDS
 from wsrm_mq.parts import Part
 from wsrm_mq.queue.topics import Published
 from wsrm_mq.server import lanes
-from wsrm_mq.server.access import Principal
 from wsrm_mq.server.acts import PutOne, Settle, require_put
 from wsrm_mq.server.http.answers import as_json
 from wsrm_mq.server.http.call import Call
 from wsrm_mq.server.http.messages import MESSAGE, SETTLEMENT, options_of, put_of, said, settlement
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.problems import Problem, encoded, problem_of
+from wsrm_mq.server.http.problems import Problem, problem_of
+from wsrm_mq.server.rights import Principal
 
 R = TypeVar("R")
 LONGEST_WAIT: Final = 60.0
@@ -72,19 +72,14 @@ class Results(Struct):
 
 async def put(call: Call) -> Response:
     """Put a message into a queue, or several in one commit, all or none of them."""
-    queue, room = call.names["queue"], call.query(Room)
-    call.principal.require("put", queue)
+    queue, room = call.queue("put"), call.query(Room)
     if call.boundary is not None:
         acts = [put_of(part, queue) for part in await call.parts()]
         require(call.principal, acts)
         together = partial(asyncio.to_thread, _together, call.node, acts)
         positions = await put_with_room(call, _queues(acts), room.timeout, together)
         return as_json(Positions(positions), 201)
-    one = said(call.headers.get(MESSAGE))
-    if one.queue is not None or one.topic is not None:
-        raise ConfigurationError("The path names the queue: leave `queue` and `topic` out of the header Message.")
-    options = options_of(one, call.headers.get("content-type"))
-    act = PutOne(queue, None, await call.body(), options)
+    act = put_of(Part(call.headers, await call.body()), queue)
     require_put(call.principal, act)
     position = await put_with_room(call, _queues([act]), room.timeout, partial(_soon, call.node, act))
     return as_json(Position(position), 201)
@@ -97,7 +92,7 @@ async def publish(call: Call) -> Response:
     options["mandatory"] = asked.mandatory or options.get("mandatory", False)
     act = PutOne(None, topic, await call.body(), options)
     require_put(call.principal, act)
-    done = await put_with_room(call, _queues([act]), 0.0, partial(_published, call.node, act))
+    done = await with_queues(call, _queues([act]), partial(_published, call.node, act))
     return as_json(_seen_by(call.principal, done), 201)
 
 
@@ -117,7 +112,7 @@ async def put_each(call: Call) -> Response:
         for at, one in zip(lacking, again, strict=True):
             why = (refused[name] for name in _queues([put_of(parts[at])]) if name in refused)
             results[at] = next(why, one)
-    problems = ({"problem": encoded(problem_of(one))} if isinstance(one, WSRMError) else one for one in results)
+    problems = ({"problem": problem_of(one)} if isinstance(one, WSRMError) else one for one in results)
     return as_json(Results(list(problems)))
 
 
@@ -143,7 +138,7 @@ async def transact(call: Call) -> Response:
     require(call.principal, puts)
     session = call.session()
     with session.heard():
-        positions = await put_with_room(call, _queues(puts), 0.0, lambda: session.transaction(acts))
+        positions = await with_queues(call, _queues(puts), lambda: session.transaction(acts))
     return as_json(Positions(positions))
 
 
@@ -213,25 +208,31 @@ def _queues(acts: Iterable[PutOne]) -> list[str]:
 
 
 async def put_with_room(call: Call, queues: Sequence[str], timeout: float, act: Callable[[], Awaitable[R]]) -> R:
-    """Do an act of putting. Where a queue is not there, and the principal may declare it, it is declared; where one has
-    no room and its ``overflow`` is ``block``, it is tried again for ``timeout`` seconds."""
-    node, deadline = call.node, time.monotonic() + timeout
-    has_declared = False
+    """Do an act of putting ``with_queues``; where one has no room and its ``overflow`` is ``block``, it is tried again
+    for ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
     while True:
         woken, wake = wakeup()
         if timeout:
-            node.doorbell.when_rung(wake)
+            call.node.doorbell.when_rung(wake)
         try:
-            return await act()
-        except UnknownQueue:
-            if has_declared or not await declare_missing(call, queues):
-                raise
-            has_declared = True
+            return await with_queues(call, queues, act)
         except QuotaExceeded as error:
             left = deadline - time.monotonic()
             if left <= 0 or not error.blocks:
                 raise
             await asyncio.wait([woken], timeout=min(left, BLOCKED_SECONDS))
+
+
+async def with_queues(call: Call, queues: Sequence[str], act: Callable[[], Awaitable[R]]) -> R:
+    """Do an act. Where a queue is not there, and the principal may declare it, it is declared, and the act is done
+    again."""
+    try:
+        return await act()
+    except UnknownQueue:
+        if not await declare_missing(call, queues):
+            raise
+        return await act()
 
 
 async def declare_missing(call: Call, queues: Sequence[str]) -> bool:
@@ -253,7 +254,7 @@ async def _soon(node: Node, act: PutOne) -> int:
 def _together(node: Node, acts: Sequence[PutOne]) -> list[int]:
     with node.transaction() as collected:
         for act in acts:
-            node.put(act.queue or "", act.body, **act.options)
+            act.collect(node)
     return collected.positions
 
 

@@ -24,7 +24,7 @@ from wsrm_mq.server.stomp.protocol import (
     ProtocolError,
     error_frame,
 )
-from wsrm_mq.server.stomp.serving import Served
+from wsrm_mq.server.stomp.serving import Served, about
 from wsrm_mq.server.stomp.translating import CLIENT
 from wsrm_mq.server.stomp.wires import Wire
 
@@ -203,10 +203,8 @@ class Client:
         else:
             try:
                 await self._do(served, event)
-            except ProtocolError:
-                raise
             except WSRMError as error:
-                raise ProtocolError(str(error), receipt=frame.headers.get("receipt")) from error
+                raise about(frame, error) from error
             await served.receipt([frame])
 
     async def _do_gathered(self) -> None:

@@ -118,7 +118,7 @@ class Served:
             await self.receipt(frames)
         except WSRMError as error:
             if len(frames) == 1:
-                raise _about(frames[0], error) from error
+                raise about(frames[0], error) from error
             for one in frames:
                 await self.put([one])
 
@@ -136,11 +136,11 @@ class Served:
             for act in these:
                 answer = next(answers)
                 if answer is Settlement.OUT_OF_ORDER:
-                    raise _about(frame, OutOfOrder(_OUT_OF_ORDER.format(act.position)))
+                    raise about(frame, OutOfOrder(_OUT_OF_ORDER.format(act.position)))
                 if answer not in GIVEN and "receipt" in frame.headers:
-                    raise _about(frame, LeaseLost(_LOST.format(act.position)))
+                    raise about(frame, LeaseLost(_LOST.format(act.position)))
             if not these and "receipt" in frame.headers:
-                raise _about(frame, LeaseLost(_LOST.format(frame.headers.get("id") or frame.headers["message-id"])))
+                raise about(frame, LeaseLost(_LOST.format(frame.headers.get("id") or frame.headers["message-id"])))
         await self.receipt(frames)
 
     async def commit(self, frames: Sequence[Frame]) -> None:
@@ -188,11 +188,11 @@ class Served:
         if self._version == "1.1":
             subscribed = self._subscribed.get(frame.headers["subscription"])
             if subscribed is None:
-                raise _about(frame, NotFound("There is no such `subscription` on this connection."))
+                raise about(frame, NotFound("There is no such `subscription` on this connection."))
             return subscribed, frame.headers["message-id"]
         key = frame.headers["id"]
         if not (key.isascii() and key.isdigit() and len(key) < 19 and 0 < int(key) <= self._given):
-            raise _about(frame, NotFound("No MESSAGE has had this `id` in its header ack."))
+            raise about(frame, NotFound("No MESSAGE has had this `id` in its header ack."))
         return self._by_ack.get(key), key
 
     async def receipt(self, frames: Sequence[Frame]) -> None:
@@ -271,7 +271,7 @@ _LOST: Final = "The lease of the message {} had ended, or it was settled before:
 _OUT_OF_ORDER: Final = "The message {} is in a group, and one before it is not settled. Settle that first."
 
 
-def _about(frame: Frame, error: WSRMError) -> ProtocolError:
+def about(frame: Frame, error: WSRMError) -> ProtocolError:
     """The error, as one of this frame."""
     return (
         error if isinstance(error, ProtocolError) else ProtocolError(str(error), receipt=frame.headers.get("receipt"))

@@ -133,19 +133,13 @@ def _header(headers: Mapping[str, str], name: str, read: Callable[[str], object]
     return None if text is None else _read(Option(name, read, is_a), name, text)
 
 
-ACTIONS: Final[dict[str, Action]] = {
-    "ack": "ack",
-    "release": "release",
-    "nack": "nack",
-    "reject": "reject",
-    "expire": "expire",
-}
+ACTIONS: Final[tuple[Action, ...]] = ("ack", "release", "nack", "reject", "expire")
 
 
 def settle_of(frame: Frame, message: Message) -> Settle:
     """The settlement that an ACK or a NACK asks for: as its header ``action`` says. Raises ``ConfigurationError``."""
     said = frame.headers.get("action", frame.command.lower())
-    action = ACTIONS.get(said)
+    action = next((one for one in ACTIONS if one == said), None)
     if action is None:
         raise ConfigurationError(f"`action` is {said[:100]!r}; it is one of {', '.join(ACTIONS)}.")
     lease = message.lease.fence or 0

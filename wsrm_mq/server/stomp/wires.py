@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
@@ -16,27 +16,9 @@ LINGER_SECONDS: Final = 1.0
 """How long the other end may take to read the last frame and to close."""
 
 
-class Wire(Protocol):
-    """``peer``: the address of the other end."""
-
-    peer: str | None
-
-    async def read(self) -> bytes:
-        """Some bytes; none: the other end has closed."""
-        ...
-
-    async def write(self, frames: Sequence[bytes]) -> None:
-        """Send these, each a frame or a heart-beat. Raises ``ConnectionError`` where the other end is gone, or takes
-        nothing for too long."""
-        ...
-
-    async def close(self) -> None:
-        """Close it; what was sent has a moment to arrive."""
-        ...
-
-
 class SocketWire:
-    """``stalled``: after so many seconds in which the other end has taken nothing it is cut off."""
+    """``peer``: the address of the other end. ``stalled``: after so many seconds in which that has taken nothing it is
+    cut off."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stalled: float) -> None:
         self._reader = reader
@@ -47,18 +29,22 @@ class SocketWire:
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     async def read(self) -> bytes:
+        """Some bytes; none: the other end has closed."""
         try:
             return await self._reader.read(READ_BYTES)
         except OSError:
             return b""
 
     async def write(self, frames: Sequence[bytes]) -> None:
+        """Send these, each a frame or a heart-beat. Raises ``ConnectionError`` where the other end is gone, or takes
+        nothing for too long."""
         self._writer.write(b"".join(frames))
         transport = self._writer.transport
         if transport.is_closing() or transport.get_write_buffer_size() > READ_BYTES:
             await _in_time(self._writer.drain(), self._stalled)
 
     async def close(self) -> None:
+        """Close it; what was sent has a moment to arrive."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
                 await self._writer.drain()
@@ -72,7 +58,7 @@ class SocketWire:
 
 
 class WebSocketWire:
-    """Each frame is a message of its own; one that cannot be text is sent as bytes."""
+    """The same over a WebSocket. Each frame is a message of its own; one that cannot be text is sent as bytes."""
 
     def __init__(self, connection: ServerConnection, stalled: float) -> None:
         self._connection = connection
@@ -103,6 +89,9 @@ class WebSocketWire:
             async with asyncio.timeout(LINGER_SECONDS):
                 await self._connection.close()
         self._connection.transport.abort()
+
+
+Wire = SocketWire | WebSocketWire
 
 
 async def _in_time(sending: Coroutine[Any, Any, None], seconds: float) -> None:
