@@ -143,13 +143,13 @@ class _Mistakes:
         self.options.add(option)
 
 
-def find_file(environ: Mapping[str, str], directory: Path = Path()) -> Path | None:
-    """The file that ``WSRM_MQ_CONFIG`` names, or ``wsrm-mq.toml`` in ``directory`` if there is one."""
+def find_file(environ: Mapping[str, str]) -> Path | None:
+    """The file that ``WSRM_MQ_CONFIG`` names, or ``wsrm-mq.toml`` here if there is one."""
     named = environ.get(FILE_VARIABLE)
     if named:
         return Path(named)
-    beside = directory / FILE_NAME
-    return beside if beside.is_file() else None
+    here = Path(FILE_NAME)
+    return here if here.is_file() else None
 
 
 def load(path: Path | None, environ: Mapping[str, str], **overrides: Any) -> Settings:

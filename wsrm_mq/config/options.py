@@ -57,74 +57,68 @@ def kinds(struct: type[msgspec.Struct]) -> dict[str, Kind]:
 
 
 class _Check(NamedTuple):
-    read: Callable[[Any], object]
+    is_fit: Callable[[str], object]
+    """Whether a text is what it may be; an error says that it is not."""
     allowed: str
 
-
-def _absolute(paths: Iterable[str]) -> None:
-    """Refuse paths without a slash at the beginning: they fit no request, and would switch reliability off."""
-    if not all(path.startswith("/") for path in paths):
-        raise ValueError
-
-
-def _addresses(entries: Sequence[str]) -> None:
-    if entries:
-        from wsrm_mq.outbound.addresses import Allowed
-
-        Allowed.listed("", entries)
+    def fits(self, value: Any) -> bool:
+        """Whether each text of a value is: of a list, or one alone. ``None`` and ``auto`` alone always are."""
+        texts = () if value in (None, "auto") else (value,) if isinstance(value, str) else value
+        try:
+            return all(map(self.is_fit, texts))
+        except ValueError:
+            return False
 
 
-def _queue_name(name: str | None) -> None:
-    if name is not None:
-        from wsrm_mq.queue.declaring import is_name
-
-        if not is_name(name):
-            raise ValueError
+def _is_absolute(path: str) -> bool:
+    """Without a slash at the beginning it fits no request, and would switch reliability off."""
+    return path.startswith("/")
 
 
-def _web_address(url: str | None) -> None:
+def _network(text: str) -> object:
+    return ipaddress.ip_network(text, strict=False)
+
+
+def _address(entry: str) -> object:
+    from wsrm_mq.outbound.addresses import Allowed
+
+    return Allowed.listed("", [entry])
+
+
+def _is_queue(name: str) -> bool:
+    from wsrm_mq.queue.declaring import is_name
+
+    return is_name(name)
+
+
+def _is_web_address(url: str) -> bool:
     parts = urlsplit(url or "http://localhost")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.port == 0:
-        raise ValueError
+    is_plain = not (parts.query or parts.fragment or parts.port == 0)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_plain
 
 
-def _some(text: str) -> None:
-    if not text:
-        raise ValueError
-
-
-def _auto_or_names(names: object) -> None:
-    if names != "auto" and isinstance(names, Iterable) and "auto" in names:
-        raise ValueError
-
-
-def _storable(headers: Iterable[str]) -> None:
-    if any(map(refusal_to_keep, headers)):
-        raise ValueError
-
-
-def _storable_one(header: str | None) -> None:
-    _storable([header] if header is not None else [])
+def _is_storable(header: str) -> bool:
+    return not refusal_to_keep(header)
 
 
 _AN_ADDRESS: Final = "http:// or https:// with a host, a port and a path if need be"
 _CHECKS: Final = {
-    "store": _Check(_some, "a path, or sqlite:///path"),
-    "paths": _Check(lambda all: _absolute(all or ()), "a list of paths that begin with /"),
-    "path": _Check(lambda one: _absolute([one] if one is not None else ()), "a path that begins with /"),
-    "one_way": _Check(_auto_or_names, '"auto" alone, or a list of actions, {namespace}names and .wsdl files'),
-    "address": _Check(lambda one: one and ipaddress.ip_network(one, strict=False), "an address or a network"),
-    "queue": _Check(_queue_name, "a name of 1 to 200 printable characters, with no # in it and no slash at its end"),
-    "decoupled": _Check(_addresses, 'a list of https://host, names of hosts, networks and "public"'),
-    "public_url": _Check(_web_address, _AN_ADDRESS),
-    "url": _Check(_web_address, _AN_ADDRESS),
+    "store": _Check(bool, "a path, or sqlite:///path"),
+    "paths": _Check(_is_absolute, "a list of paths that begin with /"),
+    "path": _Check(_is_absolute, "a path that begins with /"),
+    "one_way": _Check(
+        lambda name: name != "auto", '"auto" alone, or a list of actions, {namespace}names and .wsdl files'
+    ),
+    "address": _Check(lambda text: not text or _network(text), "an address or a network"),
+    "queue": _Check(_is_queue, "a name of 1 to 200 printable characters, with no # in it and no slash at its end"),
+    "decoupled": _Check(_address, 'a list of https://host, names of hosts, networks and "public"'),
+    "public_url": _Check(_is_web_address, _AN_ADDRESS),
+    "url": _Check(_is_web_address, _AN_ADDRESS),
     "keep_headers": _Check(
-        _storable, f"a list of names of headers, none of them {', '.join(NEVER_KEPT)} or one of the connection"
+        _is_storable, f"a list of names of headers, none of them {', '.join(NEVER_KEPT)} or one of the connection"
     ),
-    "address_header": _Check(_storable_one, "the name of a header that is stored, such as X-Forwarded-For"),
-    "trusted_proxies": _Check(
-        lambda all: [ipaddress.ip_network(one, strict=False) for one in all], "a list of addresses and networks"
-    ),
+    "address_header": _Check(_is_storable, "the name of a header that is stored, such as X-Forwarded-For"),
+    "trusted_proxies": _Check(_network, "a list of addresses and networks"),
 }
 """Checks beyond the type, by option."""
 
@@ -137,11 +131,8 @@ def option_value(value: Any, option: str, kind: Kind, place: str, *, is_text: bo
         found = msgspec.convert(_plain(value, kind.shape, is_text), kind.annotation, strict=not is_text)
     except (msgspec.ValidationError, ValueError) as error:
         raise _not_allowed(place, value, kind.allowed) from error
-    if check is not None:
-        try:
-            check.read(found)
-        except ValueError as error:
-            raise _not_allowed(place, value, check.allowed) from error
+    if check is not None and not check.fits(found):
+        raise _not_allowed(place, value, check.allowed)
     return found
 
 

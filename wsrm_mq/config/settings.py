@@ -221,8 +221,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             assurance=of("assurance"),
             ordered=of("ordered"),
             max_expires=_ms(of("max_expires")),
-            inactivity=None if of("inactivity") is None else _ms(of("inactivity")),
-            retain=None if of("retain") is None else _ms(of("retain")),
+            inactivity=_ms_or_none(of("inactivity")),
+            retain=_ms_or_none(of("retain")),
             retain_until_archived=of("retain_until_archived"),
             bounds=Bounds(max_held=of("max_held"), max_ranges=MAX_RANGES, window=of("window")),
             room=Room(
@@ -231,7 +231,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 max_store=self.max_store,
             ),
             tells_room=partner is not None and partner.stack == "wcf",
-            acknowledgement_interval=_interval(partner),
+            acknowledgement_interval=None if partner is None else _ms_or_none(partner.acknowledgement_interval),
             retry_faults=self.retry_faults,
             connection_idle=_ms(self.connection_idle),
             connection_on_poison=self.connection_on_poison,
@@ -266,10 +266,8 @@ def _inside(address: str | None, network: str) -> bool:
         return False
 
 
-def _interval(partner: Partner | None) -> int | None:
-    if partner is None or partner.acknowledgement_interval is None:
-        return None
-    return _ms(partner.acknowledgement_interval)
+def _ms_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else _ms(seconds)
 
 
 def _ms(seconds: float) -> int:

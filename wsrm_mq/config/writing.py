@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from wsrm_mq.config.options import toml
-from wsrm_mq.config.settings import PARTNER_DEFAULTS, PARTNER_OPTIONS, FarNode, Settings
+from wsrm_mq.config.settings import FarNode, Partner, Settings
 
 _TEMPLATE: Final = Path(__file__).with_name("template.toml")
 """Every option with its meaning, who changes it when, what it may be, and its default, which is commented out."""
@@ -21,19 +21,16 @@ _SECTIONS: Final = re.compile(r"(?=^# A partner: |^# Another node, )", re.MULTIL
 def as_values(settings: Settings) -> dict[str, Any]:
     """Convert every option to a value of JSON; a partner has only the options that it sets."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
-    for name, partner in settings.partners.items():
-        kept = values["partners"][name]
-        values["partners"][name] = {
-            option: kept[option]
-            for option, default in PARTNER_DEFAULTS.items()
-            if getattr(partner, option) is not default
-        }
+    sections = {name: _given(one) for name, one in settings.partners.items()}
+    values["partners"] = msgspec.to_builtins(sections)
     values["nodes"] = {name: _given(one) for name, one in settings.nodes.items()}
     return values
 
 
-def _given(node: FarNode) -> dict[str, str]:
-    return {option: value for option, value in msgspec.structs.asdict(node).items() if value is not None}
+def _given(section: Partner | FarNode) -> dict[str, Any]:
+    """The options that a section sets."""
+    values = ((one, getattr(section, one.name)) for one in msgspec.structs.fields(section))
+    return {one.name: value for one, value in values if value is not one.default}
 
 
 def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str:
@@ -48,10 +45,7 @@ def as_toml(settings: Settings, origins: Mapping[str, str] | None = None) -> str
 
     general, partners, nodes = _SECTIONS.split(_TEMPLATE.read_text(encoding="utf-8"))
     written = [_DEFAULT.sub(line, general), partners]
-    for name, partner in settings.partners.items():
-        own = {option: getattr(partner, option) for option in PARTNER_OPTIONS}
-        given = {option: value for option, value in own.items() if value is not PARTNER_DEFAULTS[option]}
-        written.append(_section("partner", name, given))
+    written += (_section("partner", name, _given(one)) for name, one in settings.partners.items())
     written.append(nodes)
     written += (_section("node", name, _given(node)) for name, node in settings.nodes.items())
     return "\n".join(part.rstrip("\n") + "\n" for part in written)
