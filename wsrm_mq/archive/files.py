@@ -19,7 +19,7 @@ from pyarrow import compute
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
 from wsrm_mq.export.arrow import ParquetWriter, read_errors, schema, stored_batches
-from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, loaded, not_written, sweep
+from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, Tally, loaded, not_written, sweep
 from wsrm_mq.export.schema import Column, Kind, Table, chosen
 from wsrm_mq.files import digest_of, lock_at_once, replacing
 from wsrm_mq.sequence.ranges import AckRange
@@ -244,41 +244,22 @@ def _segment(
     parts: Iterable[pa.RecordBatch],
 ) -> ArchivedSegment:
     """Write a file with as many of ``parts`` as fit it."""
-    count = size = 0
-    keys: list[int] = []
-    moments: list[int] = []
+    tally = Tally(table.name)
     (directory / file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(directory / file) as opened, closing(ParquetWriter(opened, columns)) as writer:
         for part in parts:
             writer.add(part)
-            count, size = count + part.num_rows, size + part.nbytes
-            keys = _extremes(keys, part.column(table.key[0]))
-            if table.moment is not None:
-                moments = _extremes(moments, part.column(table.moment).cast(pa.int64()))
-            if count >= SEGMENT_ROWS or size >= SEGMENT_BYTES:
+            keys = ((one,) for one in _extremes(part.column(table.key[0])))
+            moments = () if table.moment is None else _extremes(part.column(table.moment).cast(pa.int64()))
+            tally.add(part.num_rows, part.nbytes, keys, (one // 1000 for one in moments))
+            if tally.rows >= SEGMENT_ROWS or tally.bytes >= SEGMENT_BYTES:
                 break
-    digest, size = digest_of(directory / file)
-    earliest, latest = (one // 1000 for one in moments) if moments else (None, None)
-    return ArchivedSegment(
-        table=table.name,
-        file=file.as_posix(),
-        rows=count,
-        bytes=size,
-        sha256=digest,
-        first=(keys[0],),
-        last=(keys[1],),
-        earliest=earliest,
-        latest=latest,
-        read_at=0,
-        batch=batch,
-    )
+    return tally.segment(ArchivedSegment, directory, file, read_at=0, batch=batch)
 
 
-def _extremes(known: list[int], column: pa.Array) -> list[int]:
-    """The least and the greatest of both."""
-    found = compute.min_max(column).as_py()
-    ends = [one for one in (*known, found["min"], found["max"]) if one is not None]
-    return [min(ends), max(ends)] if ends else []
+def _extremes(column: pa.Array) -> list[int]:
+    """The least and the greatest."""
+    return [one for one in compute.min_max(column).as_py().values() if one is not None]
 
 
 # read back

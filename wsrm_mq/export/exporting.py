@@ -15,14 +15,12 @@ from sqlalchemy import ColumnElement, exists, select
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.formats import format_named
-from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Unfinished, not_written, unfinished
+from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Tally, Unfinished, not_written, unfinished
 from wsrm_mq.export.pieces import (
     PIECE,
     Exposure,
-    Key,
     Origin,
     Reading,
-    Row,
     before,
     bounds,
     opened,
@@ -31,7 +29,7 @@ from wsrm_mq.export.pieces import (
     view_of,
 )
 from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
-from wsrm_mq.files import digest_of, replacing
+from wsrm_mq.files import replacing
 from wsrm_mq.store import published as views
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.port import Database
@@ -159,65 +157,28 @@ def _segments(db: Database, growing: Unfinished, reading: Reading, asked: Asked,
     after, number = (there[-1].last if there else before(table, 0)), len(there) + 1
     encoding = format_named(asked.encoding)
     most = asked.segment_rows or min(SEGMENT_ROWS, encoding.most_rows)
+    names = [column.name for column in reading.columns]
+    key = [names.index(name) for name in table.key]
+    moment = [names.index(table.moment)] if table.moment is not None else []
+    content = [place for place, column in enumerate(reading.columns) if column.kind is Kind.BYTES]
     (growing.directory / table.name).mkdir(mode=0o700, exist_ok=True)
     while first := next(found := pieces(db, reading, after, upper, most), None):
         file = Path(table.name, f"{number:06}.{encoding.suffix}")
-        tally = _Tally(reading, clock())
+        tally, read_at = Tally(table.name), clock()
         with (
             replacing(growing.directory / file) as opened_file,
             closing(encoding.writer(opened_file, reading.columns)) as writer,
         ):
             for rows in itertools.chain([first], found):
                 writer.write(rows)
-                tally.add(rows)
+                size = sum(len(row[place] or b"") for place in content for row in rows)
+                keys = [tuple(row[place] for place in key) for row in (rows[0], rows[-1])]
+                tally.add(len(rows), size, keys, [row[place] for place in moment for row in rows])
                 if tally.rows + min(most, PIECE) > most or tally.bytes >= SEGMENT_BYTES:
                     break
-        segment = tally.segment(growing.directory, file)
+        segment = tally.segment(Segment, growing.directory, file, read_at=read_at)
         yield segment
         after, number = segment.last, number + 1
-
-
-class _Tally:
-    """Adds up the rows of a segment."""
-
-    def __init__(self, reading: Reading, now: int) -> None:
-        names = [column.name for column in reading.columns]
-        self._table = reading.table
-        self._key = [names.index(name) for name in reading.table.key]
-        self._moment = names.index(reading.table.moment) if reading.table.moment is not None else None
-        self._content = [place for place, column in enumerate(reading.columns) if column.kind is Kind.BYTES]
-        self._read_at = now
-        self._first: Key | None = None
-        self._last: Key = ()
-        self._moments: list[int] = []
-        self.rows = 0
-        self.bytes = 0
-
-    def add(self, rows: list[Row]) -> None:
-        first, last = (tuple(row[place] for place in self._key) for row in (rows[0], rows[-1]))
-        self._first, self._last = self._first or first, last
-        self.rows += len(rows)
-        self.bytes += sum(len(row[place] or b"") for place in self._content for row in rows)
-        if self._moment is not None:
-            moments = [row[self._moment] for row in rows]
-            self._moments = [min(self._moments[:1] + moments), max(self._moments[1:] + moments)]
-
-    def segment(self, directory: Path, file: Path) -> Segment:
-        assert self._first is not None
-        digest, size = digest_of(directory / file)
-        earliest, latest = self._moments or (None, None)
-        return Segment(
-            table=self._table.name,
-            file=file.as_posix(),
-            rows=self.rows,
-            bytes=size,
-            sha256=digest,
-            first=self._first,
-            last=self._last,
-            earliest=earliest,
-            latest=latest,
-            read_at=self._read_at,
-        )
 
 
 @contextmanager

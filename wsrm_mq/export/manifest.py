@@ -17,7 +17,7 @@ import msgspec
 
 from wsrm_mq.errors import ConfigurationError, ExportError, NotAllowed, NotFound
 from wsrm_mq.export.schema import TABLES, VERSION
-from wsrm_mq.files import lock_at_once, replacing
+from wsrm_mq.files import digest_of, lock_at_once, replacing
 
 # Places of exports and archives, which lie on this machine.
 
@@ -45,6 +45,7 @@ _UNFINISHED: Final = "unfinished.ndjson"
 _PRIVATE: Final = 0o600
 
 M = TypeVar("M", bound="Manifest")
+S = TypeVar("S", bound="Segment")
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,44 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     latest: int | None
     read_at: int
     """The time when it was begun: states and counters are those of that time or a little later."""
+
+
+class Tally:
+    """Adds up the rows of a segment that is being written."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._keys: list[tuple[int, ...]] = []
+        self._moments: list[int] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(self, rows: int, size: int, keys: Iterable[tuple[int, ...]], moments: Iterable[int]) -> None:
+        """``size``: bytes of what is counted; ``keys`` and ``moments``: the least and the greatest are among them."""
+        self.rows += rows
+        self.bytes += size
+        self._keys, self._moments = _ends([*self._keys, *keys]), _ends([*self._moments, *moments])
+
+    def segment(self, kind: type[S], directory: Path, file: Path, **more: Any) -> S:
+        """The segment in a ``file`` that is whole and on disk."""
+        digest, size = digest_of(directory / file)
+        (first, last), (earliest, latest) = self._keys, self._moments or (None, None)
+        return kind(
+            table=self._table,
+            file=file.as_posix(),
+            rows=self.rows,
+            bytes=size,
+            sha256=digest,
+            first=first,
+            last=last,
+            earliest=earliest,
+            latest=latest,
+            **more,
+        )
+
+
+def _ends(values: list[Any]) -> list[Any]:
+    return [min(values), max(values)] if values else []
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
