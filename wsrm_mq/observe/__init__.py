@@ -16,6 +16,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from wsrm_mq.engine import Engine
@@ -40,26 +42,15 @@ class Check(NamedTuple):
     detail: str = ""
 
 
-class _Probe:
-    """A transaction that does nothing: it proves that the writer lives and gets the write lock."""
-
-    def __init__(self) -> None:
-        self.begun = time.monotonic()
-        self.is_done = threading.Event()
-        self.error: BaseException | None = None
-
-    def done(self, _result: None, error: BaseException | None) -> None:
-        self.error = error
-        self.is_done.set()
-
-
 class Health:
     """Looks at an engine. However often it is asked, one probe at a time waits for the writer."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._probe: _Probe | None = None
+        self._probe: tuple[float, Future[None]] | None = None
+        """When it was begun, and a transaction that does nothing: it proves that the writer lives and gets the write
+        lock."""
         self._pid = os.getpid()
 
     def look(self) -> dict[str, Check]:
@@ -80,19 +71,18 @@ class Health:
 
     def _store(self) -> Check:
         with self._lock:
-            probe = self._probe
+            begun, probe = self._probe or (time.monotonic(), Future())
             try:
-                if probe is None:
-                    probe = self._probe = _Probe()
-                    self._engine.store.submit(lambda _tx: None, probe.done)
-                is_done = probe.is_done.wait(max(0.0, probe.begun + WRITE_SECONDS - time.monotonic()))
-            except StoreError as error:
-                self._probe = None
-                return _failed(error)
-            if not is_done:
-                return Check(False, f"a transaction has waited for {time.monotonic() - probe.begun:.0f} s")
+                if self._probe is None:
+                    self._probe = begun, probe
+                    self._engine.store.submit(lambda _tx: None, partial(_finish, probe))
+                error = probe.exception(max(0.0, begun + WRITE_SECONDS - time.monotonic()))
+            except TimeoutError:
+                return Check(False, f"a transaction has waited for {time.monotonic() - begun:.0f} s")
+            except StoreError as refused:
+                error = refused
             self._probe = None
-        return Check(True) if probe.error is None else _failed(probe.error)
+        return Check(True) if error is None else _failed(error)
 
     def _watch(self) -> Check:
         idle = time.monotonic() - self._engine.watch.turned_at
@@ -102,6 +92,10 @@ class Health:
         if self._engine.store.is_disk_full:
             return Check(False, "the disk is full: free some space")
         return Check(True)
+
+
+def _finish(probe: Future[None], _result: None, error: BaseException | None) -> None:
+    probe.set_result(None) if error is None else probe.set_exception(error)
 
 
 def _failed(error: BaseException) -> Check:

@@ -327,7 +327,7 @@ class StoreCollector(Collector):
             now = self._clock()
             scrape = Scrape(now, overview(db, now), counters(db), shown)
         for metric in METRICS:
-            yield _FAMILIES[metric.kind](metric, scrape)
+            yield (_histogram if metric.kind == "histogram" else _plain)(metric, scrape)
 
 
 def _summed(metric: Metric, scrape: Scrape) -> dict[tuple[str, ...], float]:
@@ -340,15 +340,8 @@ def _summed(metric: Metric, scrape: Scrape) -> dict[tuple[str, ...], float]:
     return total
 
 
-def _counter(metric: Metric, scrape: Scrape) -> Family:
-    family = CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-    for labels, value in _summed(metric, scrape).items():
-        family.add_metric(labels, value)
-    return family
-
-
-def _gauge(metric: Metric, scrape: Scrape) -> Family:
-    family = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+def _plain(metric: Metric, scrape: Scrape) -> Family:
+    family = _PLAIN[metric.kind](metric.name, metric.meaning, labels=metric.labels)
     for labels, value in _summed(metric, scrape).items():
         family.add_metric(labels, value)
     return family
@@ -367,4 +360,7 @@ def _histogram(metric: Metric, scrape: Scrape) -> Family:
     return family
 
 
-_FAMILIES: Final = {"counter": _counter, "gauge": _gauge, "histogram": _histogram}
+_PLAIN: Final[dict[str, type[CounterMetricFamily | GaugeMetricFamily]]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+}

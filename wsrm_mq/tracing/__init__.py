@@ -29,6 +29,6 @@ def look() -> None:
 def flush() -> None:
     """Let spans end that have nothing more to wait for, before a process does: also where the provider has gone."""
     if "wsrm_mq.tracing.making" in sys.modules:
-        from wsrm_mq.tracing import making
+        from wsrm_mq.tracing.making import ending
 
-        making.flush()
+        ending.flush()

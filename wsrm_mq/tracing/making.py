@@ -58,7 +58,7 @@ def spans_of(trace: Any) -> Spans | None:
     tracer = _quietly(lambda: _tracer(trace))
     if tracer is None:
         return None
-    _ending.look_after()
+    ending.look_after()
     return Spans(tracer)
 
 
@@ -102,7 +102,7 @@ class _Ending:
         if self._ended.qsize() < MOST_ENDING:  # else the provider hangs
             self._ended.put(end)
 
-    def flush(self, seconds: float) -> None:
+    def flush(self, seconds: float = 1.0) -> None:
         """Wait until the spans that were put before have ended, at most so long."""
         if self._thread is not None and self._thread.is_alive():
             is_done = threading.Event()
@@ -115,12 +115,7 @@ class _Ending:
             _quietly(ended.get())
 
 
-_ending: Final = _Ending()
-
-
-def flush(seconds: float = 1.0) -> None:
-    """Let spans end that have nothing more to wait for, at most so long."""
-    _ending.flush(seconds)
+ending: Final = _Ending()
 
 
 class Receive:
@@ -240,7 +235,7 @@ def _remote(kept: dict[str, Any], key: str = TRACEPARENT) -> Context | None:
 def _end(span: Span, error: str | None) -> None:
     if error is not None:
         _quietly(lambda: _mark(span, error))
-    _ending.put(partial(span.end, time.time_ns()))
+    ending.put(partial(span.end, time.time_ns()))
 
 
 def _mark(span: Span, error: str) -> None:
