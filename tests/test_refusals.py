@@ -16,8 +16,8 @@ from tests.support.in_process import FACTORY, InProcess, taken, until
 from tests.support.processes import Python
 from tests.support.stored import write_locked
 from wsrm_mq.cli import program
-from wsrm_mq.store.counting import FILE_BYTES, MOST, OTHER, Refusals, limit_named
-from wsrm_mq.views.rows import Refusal, in_files, refusals
+from wsrm_mq.store.counting import FILE_BYTES, MOST, OTHER, Refusal, Refusals, in_files, limit_named
+from wsrm_mq.views.rows import refusals
 
 WRONG = FACTORY.create_sequence().replace(FACTORY.anonymous.encode(), b"http://192.0.2.9/acks")
 TABLES = ("queue", "message", "entry", "sequence", "range", "reply", "ledger")
@@ -39,7 +39,7 @@ def everything(service: InProcess) -> dict[str, int]:
 
 def counted(path: Path) -> dict[str, int]:
     with closing(sqlite3.connect(path)) as db:
-        return {row.reason: row.times for row in refusals(db, path)}
+        return {row.reason: row.times for row in refusals(db)}
 
 
 def test_fifty_refused_requests_for_a_sequence_on_fifty_paths_leave_no_row_anywhere(service: InProcess) -> None:
@@ -103,7 +103,7 @@ def test_what_a_killed_process_has_not_counted_is_not_lost(
     )
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
-    assert refusals(None, path) == [Refusal("max_store", "acme", 7, 6)]
+    assert in_files(path) == [Refusal("max_store", "acme", 7, 6)]
     service = InProcess(tmp_path, lambda _environ, start_response: taken(start_response))
     try:
         assert until(lambda: service.rows("SELECT * FROM refusal") == [("max_store", "acme", 7, 6, "")])

@@ -6,11 +6,12 @@ import shlex
 import subprocess
 
 from wsrm_mq.cli.place import line_of
+from wsrm_mq.store.counting import ACK_NOT_SENT, Refusal
 from wsrm_mq.views import attention, findings, store_findings
 from wsrm_mq.views.attention import Range, Severity
 from wsrm_mq.views.overview import REFUSED_WITHIN, Overview, Room, Sight, Verdicts
 from wsrm_mq.views.query import parse
-from wsrm_mq.views.rows import ACK_NOT_SENT, Instance, Refusal
+from wsrm_mq.views.rows import Instance
 
 NOW = 1_700_000_000_000
 WELL = Overview(

@@ -409,8 +409,6 @@ def _measured(db: port.Database, place: Place) -> dict[str, Any]:
     from wsrm_mq.store import driver, identity
     from wsrm_mq.views import rows
 
-    found = rows.contents(db)
-    oldest = found.oldest_undelivered
     return {
         "path": str(place.path),
         "schema": driver.revision(db, place.path),
@@ -419,8 +417,7 @@ def _measured(db: port.Database, place: Place) -> dict[str, Any]:
         "size": place.path.stat().st_size,
         "reclaimable": driver.space(db).reclaimable,
         "wal_size": driver.log_bytes(place.path),
-        **found._asdict(),
-        "oldest_undelivered": oldest._asdict() if oldest is not None else None,
+        **rows.contents(db),
         "instances": [one._asdict() for one in rows.live_instances(db)],
     }
 

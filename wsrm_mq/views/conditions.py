@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Table, and_, func, or_, select
 
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
-from wsrm_mq.store.tables import channel, entry, outbound_sequence
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT, SEQUENCE_STATES
 from wsrm_mq.views.query import MESSAGE_STATES, PART, Bounds, Query, Term
 from wsrm_mq.views.rows import LIVE
@@ -23,7 +22,7 @@ Condition = Callable[[Any], ColumnElement[bool]]
 _m: Final = views.messages.c
 _s: Final = views.sequences.c
 _a: Final = views.attempts.c
-_o: Final = outbound_sequence.c
+_r: Final = views.request_sequences.c
 
 
 def _is(column: ColumnElement[Any]) -> Condition:
@@ -148,10 +147,10 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
         "peer": _is(_s.peer),
         **dict.fromkeys(_TIMES, _within(_s.active_at)),
     },
-    outbound_sequence: {
-        PART: _has(_o.peer, _o.identifier, _o.offered),
+    views.request_sequences: {
+        PART: _has(_r.sends_to, _r.sequence, _r.offered),
         "seq": lambda part: or_(
-            _o.identifier.startswith(part, autoescape=True), _o.identifier.endswith(part, autoescape=True)
+            _r.sequence.startswith(part, autoescape=True), _r.sequence.endswith(part, autoescape=True)
         ),
     },
     views.ledger_events: _of_events(views.ledger_events),
@@ -160,14 +159,14 @@ _OWN: Final[dict[Table, dict[str, Condition]]] = {
 }
 """Conditions on a view's own columns, by key of the query."""
 
-_LINKS: Final[dict[Table, tuple[tuple[Table, str], ...]]] = {
-    views.messages: ((views.sequences, "sequence"), (views.ledger_events, "position")),
-    outbound_sequence: ((views.messages, "position"), (views.ledger_events, "position")),
-    views.sequences: ((views.messages, "sequence"), (views.ledger_events, "sequence")),
-    views.ledger_events: ((views.messages, "position"), (views.sequences, "sequence")),
-    views.attempts: ((views.messages, "position"), (views.sequences, "sequence")),
+_LINKS: Final[dict[Table, tuple[tuple[Table, str, str], ...]]] = {
+    views.messages: ((views.sequences, "sequence", "sequence"), (views.ledger_events, "position", "position")),
+    views.request_sequences: ((views.messages, "sequence", "lane"), (views.ledger_events, "sequence", "lane")),
+    views.sequences: ((views.messages, "sequence", "sequence"), (views.ledger_events, "sequence", "sequence")),
+    views.ledger_events: ((views.messages, "position", "position"), (views.sequences, "sequence", "sequence")),
+    views.attempts: ((views.messages, "position", "position"), (views.sequences, "sequence", "sequence")),
 }
-"""Other views that are asked, in this order, and the column that both have."""
+"""Other views that are asked, in this order: the column there, and the one that it is here."""
 
 
 _LIVE: Final[dict[str, set[str | None]]] = {
@@ -183,7 +182,7 @@ def conditions(query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
     What is asked of other rows is asked of one of them, all of it: that of a sequence's messages of one message."""
     own = _OWN[view]
     found: list[ColumnElement[bool]] = []
-    linked: dict[tuple[Table, str], list[ColumnElement[bool]]] = {}
+    linked: dict[tuple[Table, str, str], list[ColumnElement[bool]]] = {}
     asked = [term for term in query.terms if term.key in _LIVE and not term.is_negated]
     if view is views.messages and any(_LIVE[term.key].issuperset(term.alternatives) for term in asked):
         found.append(_m.outcome.is_(None))
@@ -213,10 +212,6 @@ def _unless(term: Term, condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return func.coalesce(condition, False) == False if term.is_negated else condition  # noqa: E712
 
 
-def _through(view: Table, link: tuple[Table, str], wanted: list[ColumnElement[bool]]) -> ColumnElement[bool]:
-    other, column = link
-    if view is outbound_sequence:  # an RM Source's: by one of its requests
-        of_request = select(channel.c.outbound).join(entry, entry.c.lane == channel.c.lane)
-        of_request = of_request.join(other, other.c[column] == entry.c.id).where(channel.c.is_numbered == 1, *wanted)
-        return view.c.id.in_(of_request)
-    return view.c[column].in_(select(other.c[column]).where(*wanted))
+def _through(view: Table, link: tuple[Table, str, str], wanted: list[ColumnElement[bool]]) -> ColumnElement[bool]:
+    other, there, here = link
+    return view.c[here].in_(select(other.c[there]).where(*wanted))

@@ -16,15 +16,15 @@ from wsrm_mq.acts import Command, Step, others
 from wsrm_mq.acts import messages as on_messages
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
-from wsrm_mq.store.driver import file_of
+from wsrm_mq.store.counting import Refusal
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import bound
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views.conditions import failed_like
 from wsrm_mq.views.query import Query, Term, asked_for, parse
 from wsrm_mq.views.reading import what_fits
-from wsrm_mq.views.rows import REFUSED, Refusal, key_of, option_named, refusals
-from wsrm_mq.views.words import ELLIPSIS
+from wsrm_mq.views.rows import REFUSED, key_of, option_named, refusals
+from wsrm_mq.views.words import ELLIPSIS, the_one
 
 LOOKED_AT: Final = 20_000
 """The most attempts, the newest that fit, that are grouped."""
@@ -128,15 +128,12 @@ def _named(db: Database, text: str) -> Failure:
     key = text.removesuffix(ELLIPSIS)
     if key.isascii() and key.isdecimal() and len(key) <= DIGITS:
         statement, values = bound(_grouped(_NEWEST.where(failed_like(int(key)))))
-        found = [_group(row) for row in db.execute(statement, values)]
+        there = [_group(row) for row in db.execute(statement, values)]
     else:
-        alike = [one for one in _refused(db, parse("")) if key and one.key.startswith(key)]
-        found = [one for one in alike if one.key == key] or alike
-    if not found:
-        raise NotFound(f"There is no failure {text}; `wsrm-mq failure list` shows those there are.")
-    if len(found) > 1:
-        raise NotFound(f"{text} fits several failures: {', '.join(one.key for one in found[:3])}. Write more of it.")
-    return found[0]
+        there = [one for one in _refused(db, parse("")) if key and one.key.startswith(key)]
+    found = {one.key: one for one in there}
+    nothing = f"There is no failure {text}; `wsrm-mq failure list` shows those there are."
+    return found.get(key) or found[the_one([*found], text, "failures", nothing)]
 
 
 def attempts(
@@ -218,7 +215,7 @@ _OF_REFUSALS: Final[dict[str, Callable[[Refusal, Any], bool]]] = {
 def _refused(db: Database, query: Query) -> Iterator[Failure]:
     if any(term.key not in _OF_REFUSALS for term in query.terms):
         return
-    for one in refusals(db, file_of(db)):
+    for one in refusals(db):
         if all(_fits(one, term) for term in query.terms):
             partners = (one.partner,) if one.partner else ()
             found = Failure(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import bindparam, func, or_, select
 
-from wsrm_mq.acts import Step, others
 from wsrm_mq.acts import messages as on_messages
+from wsrm_mq.acts import others
 from wsrm_mq.errors import NotFound
 from wsrm_mq.store import published as views
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled
-from wsrm_mq.views.queues import Consumed, consumed, subscriptions, told_of
+from wsrm_mq.views.queues import consumed, subscriptions, told_of
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.rows import MessageDetail, live_instances
 from wsrm_mq.views.sentences import Explanation, explanation
@@ -25,27 +25,6 @@ COUNTED: Final = 10_000
 """The most messages before one that are counted."""
 NAMED_ALIKE: Final = 10
 """The most messages of one id that are explained."""
-
-
-class At(NamedTuple):
-    """The facts for the sentence about a message that is in no lane."""
-
-    found: MessageDetail
-    now: int
-    queue: Consumed | None
-    """Its queue, where programs consume it."""
-    before: int
-    """The number of messages that are delivered before it."""
-    consumers: int
-    """The number of programs that subscribe to its queue now."""
-    holder_lives: bool
-    is_served: bool
-    """A process of the service lives."""
-
-    @property
-    def waits(self) -> str:
-        retry_at = self.found.view.retry_at or self.now
-        return f"until {moment(retry_at)} (in {span(retry_at - self.now)})"
 
 
 _m: Final = views.messages.c
@@ -88,45 +67,29 @@ def explained(db: Database, found: MessageDetail, now: int) -> Explanation:
         why = explanation(verdict)
         whose = f"It is number {view.number} of the {verdict.at.noun} {view.sequence}."
         return why._replace(sentence=f"{whose} {why.sentence}")
-    at = _situation(db, found, now)
     if view.state == "held":
-        return Explanation(_message_held(at), (_RETRY.step("try it now", its),) if view.reason in _RETRIED else ())
+        steps = (on_messages.RETRY.step("try it now", its),) if view.reason in _RETRIED else ()
+        return Explanation(_message_held(found, now), steps)
     if view.state == "leased":
-        return Explanation(_message_leased(at), (others.ATTEMPTS.step("what went wrong with it before", its),))
-    return Explanation(_message_ready(at), _steps_of_queue(at))
+        step = others.ATTEMPTS.step("what went wrong with it before", its)
+        return Explanation(_message_leased(db, found, now), (step,))
+    return _message_ready(db, found)
 
 
-def _situation(db: Database, found: MessageDetail, now: int) -> At:
-    view = found.view
-    before = {"queue": view.queue, "priority": found.priority, "position": view.position}
-    lives = instances_of(file_of(db)).lives(found.holder) is not False if found.holder is not None else False
-    return At(
-        found,
-        now,
-        next((one for one in consumed(db) if one.queue == view.queue), None),
-        db.execute(_BEFORE, before).fetchone()[0] if found.priority is not None else 0,
-        sum(one.is_live and one.queue == view.queue for one in subscriptions(db)),
-        lives,
-        bool(live_instances(db)),
-    )
-
-
-_RETRY: Final = on_messages.RETRY
 _HELD: Final[dict[str | None, str]] = {
     "scheduled": "Its producer wants it delivered later: it is held {waits}.",
     "backoff": "{failed}, and is tried again later: it is held {waits}.",
     "retained": "Its topic retains it, and no consumer takes it here.",
     "barrier": "It is a barrier, or was put behind one: it waits until all that was put before is settled.",
 }
-
-
 _RETRIED: Final = ("scheduled", "backoff")
 
 
-def _message_held(at: At) -> str:
-    view = at.found.view
+def _message_held(found: MessageDetail, now: int) -> str:
+    view, retry_at = found.view, found.view.retry_at or now
     text = _HELD.get(view.reason, f"It is held: {view.reason}.")
-    return text.format(waits=at.waits, failed=_message_failed(at.found))
+    waits = f"until {moment(retry_at)} (in {span(retry_at - now)})"
+    return text.format(waits=waits, failed=_message_failed(found))
 
 
 def _message_failed(found: MessageDetail) -> str:
@@ -134,41 +97,42 @@ def _message_failed(found: MessageDetail) -> str:
     return f"It failed {counted(found.view.failures, 'time')}, last with {last!r}"
 
 
-def _message_leased(at: At) -> str:
-    found = at.found
+def _message_leased(db: Database, found: MessageDetail, now: int) -> str:
     if found.holder is None:
         return f"A process of the service runs it, attempt {found.view.deliveries + 1}."
-    until = found.leased_until or at.now
+    until = found.leased_until or now
     who = f"{found.consumer} (instance {found.holder})" if found.consumer else f"instance {found.holder}"
-    if not at.holder_lives:
+    if instances_of(file_of(db)).lives(found.holder) is False:
         return f"It was leased by {who}, whose process is gone: the next program that opens the store gives it back."
-    ends = "as long as it lives" if until - at.now > _FOREVER else f"until {moment(until)}, unless it renews that"
+    ends = "as long as it lives" if until - now > _FOREVER else f"until {moment(until)}, unless it renews that"
     return f"It is leased by {who} {ends}: delivery {found.view.deliveries}."
 
 
 _FOREVER: Final = 10 * 365 * 86_400_000
 
 
-def _message_ready(at: At) -> str:
-    if at.found.journal_of is not None:
-        return f"A journal has it, which records what became of the message at position {at.found.journal_of}."
-    if at.queue is None:
-        runs = "is run next" if at.is_served else "no process of the service lives to run it: start the service"
-        return f"It is ready, and {runs}."
-    first = counted(at.before, "message is", "messages are")
-    before = (
-        f"{'at least ' * (at.before == COUNTED)}{first} delivered before it" if at.before else "it is delivered next"
-    )
-    tried = f" {_message_failed(at.found)}." if at.found.view.failures else ""
-    reads = f"{counted(at.consumers, 'program subscribes', 'programs subscribe')} to {at.queue.queue}"
-    who = reads if at.consumers else f"no program subscribes to {at.queue.queue} now: start its consumer"
-    return f"It is ready, and {before}.{tried} In all {told_of(at.queue)}; {who}."
-
-
-def _steps_of_queue(at: At) -> tuple[Step, ...]:
-    if at.queue is None:
-        return (others.DOCTOR.step("what is wrong with processes, clock and store"),)
-    return (others.QUEUE.step("its policy, and who consumes it", at.queue.queue),)
+def _message_ready(db: Database, found: MessageDetail) -> Explanation:
+    name = found.view.queue
+    queue = next((one for one in consumed(db) if one.queue == name), None)
+    if queue is None:
+        step = others.DOCTOR.step("what is wrong with processes, clock and store")
+    else:
+        step = others.QUEUE.step("its policy, and who consumes it", name)
+    if found.journal_of is not None:
+        recorded = f"the message at position {found.journal_of}"
+        return Explanation(f"A journal has it, which records what became of {recorded}.", (step,))
+    if queue is None:
+        runs = "is run next" if live_instances(db) else "no process of the service lives to run it: start the service"
+        return Explanation(f"It is ready, and {runs}.", (step,))
+    asked = {"queue": name, "priority": found.priority, "position": found.view.position}
+    (count,) = db.execute(_BEFORE, asked).fetchone()
+    first = f"{'at least ' * (count == COUNTED)}{counted(count, 'message is', 'messages are')} delivered before it"
+    before = first if count else "it is delivered next"
+    tried = f" {_message_failed(found)}." if found.view.failures else ""
+    consumers = sum(one.is_live and one.queue == name for one in subscriptions(db))
+    reads = f"{counted(consumers, 'program subscribes', 'programs subscribe')} to {name}"
+    who = reads if consumers else f"no program subscribes to {name} now: start its consumer"
+    return Explanation(f"It is ready, and {before}.{tried} In all {told_of(queue)}; {who}.", (step,))
 
 
 def _message_delivered(found: MessageDetail, _its: str) -> Explanation:

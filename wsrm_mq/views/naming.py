@@ -9,21 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, bindparam, func, select
+from sqlalchemy import ColumnElement, Table, bindparam, func, literal, select
 
 from wsrm_mq.errors import NotFound, QueryError
 from wsrm_mq.sequence.running import ENTRY
 from wsrm_mq.store import published as views
-from wsrm_mq.store.driver import file_of
 from wsrm_mq.store.loose import LOOSE_PARTNERS
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.store.words import EVENTS, REASONS
 from wsrm_mq.views.query import PART, Query, Term, meant
-from wsrm_mq.views.rows import (
-    REFUSED,
-    refusals,
-)
+from wsrm_mq.views.rows import REFUSED, refusals
 from wsrm_mq.views.words import ELLIPSIS, the_one
 
 SHORTEST: Final = 6
@@ -131,61 +127,34 @@ class _Names(NamedTuple):
 
     nothing: str
     """The sentence about another name, which follows it."""
-    stands: Any
-    """A statement: whether rows have the name."""
-    stored: Any
-    """A statement: all names of rows."""
-    others: Callable[[Database, Query], Iterable[str]]
-    """Names that are known where no row has them."""
-
-
-def _names(nothing: str, column: ColumnElement[Any], others: Callable[[Database, Query], Iterable[str]]) -> _Names:
-    one = select(column).where(column == bindparam("name")).limit(1)
-    return _Names(nothing, compiled(one), compiled(select(column).where(column.is_not(None)).distinct()), others)
-
-
-def _refused(db: Database, of: str) -> Iterable[str]:
-    return (getattr(one, of) for one in refusals(db, file_of(db)))
-
-
-_HELD: Final = [reason for (_state, reason), _row in ENTRY if reason is not None]
-_KNOWN: Final = {
-    "queue": _names("nothing came into", views.queues.c.queue, lambda _db, _query: ()),
-    "partner": _names(
-        "nothing came from",
-        views.sequences.c.partner,
-        lambda db, query: [*query.partners, *_refused(db, "partner"), *(one for (one,) in db.execute(LOOSE_PARTNERS))],
-    ),
-    "reason": _names(
-        "no message is what it is because of",
-        views.messages.c.reason,
-        lambda db, _query: [*_HELD, *REASONS, *_refused(db, "reason")],
-    ),
-}
-
-
-class _Seen(NamedTuple):
-    """The values of a key that no index has: names of the newest rows."""
-
-    nothing: str
     looks: tuple[Any, ...]
-    """Statements: names, each with the number of its rows."""
+    """Statements: names, each with the number of rows that were looked at for it."""
     separators: str = ""
     """A name may be written as what follows the last of these in it."""
-    others: Callable[[Database], Iterable[str]] = lambda _db: ()
+    others: Callable[[Database, Query], Iterable[str]] = lambda _db, _query: ()
+    """Names that are known where no row has them."""
+    stands: Any = None
+    """A statement: whether rows have the name; ``None``: no index has that."""
 
     def short(self, name: str) -> str:
         return re.split(f"[{re.escape(self.separators)}]", name)[-1] or name if self.separators else name
 
-    def names(self, db: Database) -> tuple[set[str], bool]:
-        """All that were seen, and whether there are rows that were not looked at."""
+    def seen(self, db: Database, others: set[str]) -> tuple[set[str], bool]:
+        """All names with the ``others``, and whether there are rows that were not looked at."""
         found = [db.execute(look).fetchall() for look in self.looks]
-        names = {name for rows in found for name, _count in rows if name}
-        return names.union(self.others(db)), any(sum(count for _n, count in rows) >= LOOKED_AT for rows in found)
+        names = others.union(name for rows in found for name, _count in rows) - {None, ""}
+        return names, any(sum(count for _n, count in rows) >= LOOKED_AT for rows in found)
 
     def has(self, names: set[str], name: str) -> bool:
         ends = tuple(separator + name for separator in self.separators)
         return name in names or any(one.endswith(ends) for one in names if ends)
+
+
+def _indexed(column: ColumnElement[Any]) -> dict[str, Any]:
+    """All names of rows: an index has them."""
+    every = select(column, literal(0)).where(column.is_not(None)).distinct()
+    one = select(column).where(column == bindparam("name")).limit(1)
+    return {"looks": (compiled(every),), "stands": compiled(one)}
 
 
 def _newest(column: ColumnElement[Any], key: ColumnElement[Any]) -> Any:
@@ -193,29 +162,48 @@ def _newest(column: ColumnElement[Any], key: ColumnElement[Any]) -> Any:
     return compiled(select(rows.c.name, func.count()).group_by(rows.c.name))
 
 
+def _refused(db: Database, of: str) -> Iterable[str]:
+    return (getattr(one, of) for one in refusals(db))
+
+
+_HELD: Final = [reason for (_state, reason), _row in ENTRY if reason is not None]
 _SOAP_CODES: Final = ("Client", "Server", "Sender", "Receiver", "MustUnderstand", "VersionMismatch")
 _message: Final = views.messages.c
 _sequences: Final = views.sequences.c
 _attempt: Final = views.attempts.c
 _event: Final = views.ledger_events.c
-_SEEN: Final = {
-    "op": _Seen("no message has the action", (_newest(_message.action, _message.position),), "/:#"),
-    "principal": _Seen(
+_NAMES_OF: Final = {
+    "queue": _Names("nothing came into", **_indexed(views.queues.c.queue)),
+    "partner": _Names(
+        "nothing came from",
+        others=lambda db, query: [
+            *(*query.partners, *_refused(db, "partner")),
+            *(one for (one,) in db.execute(LOOSE_PARTNERS)),
+        ],
+        **_indexed(_sequences.partner),
+    ),
+    "reason": _Names(
+        "no message is what it is because of",
+        others=lambda db, _query: [*_HELD, *REASONS, *_refused(db, "reason")],
+        **_indexed(_message.reason),
+    ),
+    "op": _Names("no message has the action", (_newest(_message.action, _message.position),), "/:#"),
+    "principal": _Names(
         "nothing came from",
         (_newest(_sequences.principal, _sequences.key), _newest(_message.principal, _message.position)),
     ),
-    "peer": _Seen(
+    "peer": _Names(
         "nothing came from", (_newest(_sequences.peer, _sequences.key), _newest(_message.peer, _message.position))
     ),
-    "fault": _Seen(
+    "fault": _Names(
         "nothing was answered with",
         (_newest(_attempt.fault, _attempt.at),),
         ":}",
-        lambda db: [*_SOAP_CODES, *_refused(db, "reason")],
+        lambda db, _query: [*_SOAP_CODES, *_refused(db, "reason")],
     ),
-    "exception": _Seen("nothing failed with", (_newest(_attempt.exception, _attempt.at),), "."),
-    "event": _Seen(
-        "nothing has the event", (_newest(_event.event, _event.key),), others=lambda _db: (*EVENTS, REFUSED)
+    "exception": _Names("nothing failed with", (_newest(_attempt.exception, _attempt.at),), "."),
+    "event": _Names(
+        "nothing has the event", (_newest(_event.event, _event.key),), others=lambda _db, _query: (*EVENTS, REFUSED)
     ),
 }
 
@@ -223,8 +211,8 @@ _SEEN: Final = {
 def refuse_unknown(db: Database, query: Query, view: Table) -> None:
     """Raise ``QueryError`` for a name of ``query`` that nothing in the store has, nor could have. In the ledger a
     reason is a text. A store that has taken nothing yet knows no queues, one in which nothing failed no exceptions. Of
-    a store with more rows than are looked at no name of ``_SEEN`` is refused: ``unseen`` tells of it. What does not fit
-    one of these finds no less for it."""
+    a store with more rows than are looked at no name is refused that no index has: ``unseen`` tells of it. What does
+    not fit one of these finds no less for it."""
     for term, count, there, is_whole in _lacking(db, query, view):
         if is_whole:
             error = QueryError(f"{_nothing_has(term, count, there)}.")
@@ -244,29 +232,26 @@ def unseen(db: Database, query: Query) -> list[str]:
 def _lacking(db: Database, query: Query, view: Table) -> Iterator[tuple[Term, int, list[str], bool]]:
     """Each name that was not found: its word, its place there, the names that there are, and whether these are all."""
     for term in query.terms:
-        if term.key in _KNOWN and (term.key != "reason" or view is not views.ledger_events):
-            known = _KNOWN[term.key]
-            for count, name in enumerate(term.alternatives):
-                if _is_known(db, known, query, name.removesuffix(_DEAD) if term.key == "queue" else name):
-                    continue
-                there = sorted({*known.others(db, query), *(row[0] for row in db.execute(known.stored))} - {""})
-                if there or term.key != "queue":
-                    yield term, count, there, True
-        elif term.key in _SEEN and not term.is_negated:
-            seen = _SEEN[term.key]
-            names, has_more = seen.names(db)
-            for count, name in enumerate(term.alternatives):
-                if names and not seen.has(names, name):
-                    yield term, count, sorted({*map(seen.short, names)}), not has_more
+        its = _NAMES_OF.get(term.key)
+        is_text = term.key == "reason" and view is views.ledger_events
+        if its is None or is_text or (its.stands is None and term.is_negated):
+            continue
+        others = {*its.others(db, query)}
+        unknown = [(at, name) for at, name in enumerate(term.alternatives) if name not in others]
+        asked = [one for one in unknown if its.stands is None or not _stands(db, its.stands, one[1])]
+        names, has_more = its.seen(db, others) if asked else (others, False)
+        for at, name in asked:
+            if (names or term.key == "partner") and not its.has(names, name):
+                yield term, at, sorted({*map(its.short, names)}), not has_more
 
 
-def _is_known(db: Database, known: _Names, query: Query, name: str) -> bool:
-    return name in known.others(db, query) or db.execute(known.stands, {"name": name}).fetchone() is not None
+def _stands(db: Database, statement: Any, name: str) -> bool:
+    return db.execute(statement, {"name": name.removesuffix(_DEAD)}).fetchone() is not None
 
 
 def _nothing_has(term: Term, count: int, there: list[str]) -> str:
     """The sentence about a name that nothing has, with one that is near to it, or those that there are."""
-    name, nothing = term.alternatives[count], (_KNOWN.get(term.key) or _SEEN[term.key]).nothing
+    name, nothing = term.alternatives[count], _NAMES_OF[term.key].nothing
     if (near := meant(name, there[:COMPARED])) or not there:
         return f"{term.key}: {nothing} {name}{near}"
     return f"{term.key}: {nothing} {name}; there are {', '.join(there[:LISTED])}{', …' * (len(there) > LISTED)}"

@@ -16,7 +16,7 @@ from wsrm_mq.acts import Step
 from wsrm_mq.store import archiving
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import FETCHED, SENT, SOURCE, Serving, served
-from wsrm_mq.store.counting import SHOWN
+from wsrm_mq.store.counting import ACK_NOT_SENT, SHOWN, Refusal, in_files
 from wsrm_mq.store.driver import file_of, is_spent, log_bytes, space
 from wsrm_mq.store.port import Database, Obstacle
 from wsrm_mq.store.sql import compiled, p
@@ -36,14 +36,11 @@ from wsrm_mq.views.queues import (
 from wsrm_mq.views.reading import sequence
 from wsrm_mq.views.requests import Requests, all_requests
 from wsrm_mq.views.rows import (
-    ACK_NOT_SENT,
     NO_SEQUENCE,
     Instance,
     PlanView,
-    Refusal,
     SequenceView,
     Unserved,
-    in_files,
     is_served,
     known_instances,
     live_instances,
@@ -259,7 +256,7 @@ def overview(db: Database, now: int) -> Overview:
         blocked[queue] += stopped
     letters = [row for row in db.execute(_DEAD_LETTERS) if row[1]]
     disk = os.statvfs(path.parent)
-    refused = refusals(db, path)
+    refused = refusals(db)
     turned_away = {one.partner for one in refused if one.reason == NO_SEQUENCE}
     newest = {one: at for one in turned_away for (at,) in db.execute(_NEWEST_OF, {"partner": one or None})}
     return Overview(

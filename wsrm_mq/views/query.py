@@ -30,7 +30,6 @@ PART: Final = ""
 """The key of a word without one."""
 
 MESSAGE_STATES: Final = (*dict.fromkeys(state for (state, _reason), _row in ENTRY), *OUTCOMES)
-_OUTCOMES: Final = (*OUTCOMES, LIVE)
 
 
 class Bounds(NamedTuple):
@@ -89,13 +88,13 @@ def _text(value: str, _now: int) -> str:
     return value
 
 
-def _choice(*words: str) -> Callable[[str, int], str]:
+def _choice(help: str, *words: str) -> Key:
     def read(value: str, _now: int) -> str:
         if value not in words:
             raise ValueError(f"{_shown(value)} is none of {', '.join(words)}{meant(value, words)}")
         return value
 
-    return read
+    return Key(read, help, words)
 
 
 def _truth(value: str, _now: int) -> bool:
@@ -175,14 +174,10 @@ KEYS: Final[dict[str, Key]] = {
     "seq": Key(_text, "the sequence with this identifier, or with this beginning or end of it"),
     "msg": Key(_numbers, "message numbers: 12, 12-40, 12-"),
     "pos": Key(_numbers, "positions: 120, 120-140, 120-"),
-    "state": Key(
-        _choice(*MESSAGE_STATES, *SEQUENCE_STATES),
-        "messages or sequences in this state",
-        (*MESSAGE_STATES, *SEQUENCE_STATES),
-    ),
-    "outcome": Key(_choice(*_OUTCOMES), "messages with this outcome; live: with none yet", _OUTCOMES),
+    "state": _choice("messages or sequences in this state", *MESSAGE_STATES, *SEQUENCE_STATES),
+    "outcome": _choice("messages with this outcome; live: with none yet", *OUTCOMES, LIVE),
     "reason": Key(_text, "messages that are held, or have their outcome, for this reason"),
-    "verdict": Key(_choice(*WORDS), "sequences with this verdict, and their messages", WORDS),
+    "verdict": _choice("sequences with this verdict, and their messages", *WORDS),
     "op": Key(_text, "messages with this action, or with this last part of it"),
     "principal": Key(_text, "what this principal sent"),
     "peer": Key(_text, "what came from this address"),

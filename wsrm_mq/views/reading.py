@@ -212,13 +212,10 @@ def _resolved(db: Database, query: Query, view: Table = views.messages) -> Query
     return replace(query, terms=tuple(terms))
 
 
+_ELSEWHERE: Final = {"environ": _message.request, "reply_status": views.replies.c.status}
 _MESSAGE: Final = compiled(
     _MESSAGES.add_columns(
-        *(_message.request, _message.wants_reply, _message.named, _message.has_body),
-        *(views.replies.c.status, _message.origin, _message.replay_of, _message.journal_of),
-        _message.confirmed_at,
-        *(_message.original_sequence, _message.original_number),
-        *(_message[name] for name in MessageDetail._fields[-9:]),
+        *(_ELSEWHERE[name] if name in _ELSEWHERE else _message[name] for name in MessageDetail._fields[1:])
     )
     .join_from(views.messages, views.replies, views.replies.c.position == _message.position, isouter=True)
     .where(_message.position == p("position"))
@@ -272,7 +269,7 @@ class Act(NamedTuple):
     reason: str | None
 
 
-_ACTS: Final = select(*(_event[name] for name in Act._fields)).where(_event.actor.is_not(None))
+_ACTS: Final = _of(views.ledger_events, Act._fields).where(_event.actor.is_not(None))
 
 
 def acts(db: Database, query: Query, *, before: int | None = None, limit: int = 50) -> list[Act]:
@@ -332,34 +329,32 @@ _COLUMNS: Final = {
     "number": "original_number",
     "died_at": "settled_at",
 }
-_is_listed: Final = _message.position.in_(select(func.json_each(bindparam("positions")).table_valued("value").c.value))
-_LETTERS: Final = compiled(
-    select(*(_message[_COLUMNS.get(field, field)] for field in Letter._fields))
-    .where(_is_listed, _message.outcome == "dead")
-    .order_by(_message.position)
+_LETTERS: Final = (
+    _of(views.messages, Letter._fields, **_COLUMNS).where(_message.outcome == "dead").order_by(_message.position)
 )
 _ORIGINALS: Final = compiled(
-    select(_message.original_sequence, _message.original_number, _message.position).where(_is_listed)
+    select(_message.original_sequence, _message.original_number, _message.position).where(
+        _message.position.in_(select(func.json_each(bindparam("positions")).table_valued("value").c.value))
+    )
 )
 
 
 def letters(db: Database, query: Query, *, after: int = 0, limit: int = 50) -> list[Letter]:
     """Dead letters that fit, in the order of their positions."""
-    found = messages(db, query.having(outcome="dead"), after=after, limit=limit)
-    return _letters_at(db, [one.position for one in found])
+    return _letters(db, _LETTERS.where(_message.position > after, *what_fits(db, query)).limit(limit))
 
 
 def letter(db: Database, position: int) -> Letter:
     """The dead letter at ``position``, or ``NotFound``."""
-    found = _letters_at(db, [position])
+    found = _letters(db, _LETTERS.where(_message.position == position))
     if not found:
         raise NotFound(f"There is no dead letter at position {position}: `wsrm-mq message show {position}` says more.")
     return found[0]
 
 
-def _letters_at(db: Database, positions: Sequence[int]) -> list[Letter]:
-    rows = db.execute(_LETTERS, {"positions": json.dumps(positions)}).fetchall()
-    return [Letter._make((*row[:-1], bool(row[-1]))) for row in rows]
+def _letters(db: Database, statement: Select[Any]) -> list[Letter]:
+    text, values = bound(statement)
+    return [Letter._make((*row[:-1], bool(row[-1]))) for row in db.execute(text, values)]
 
 
 def originals(db: Database, positions: Sequence[int]) -> Iterator[Original]:

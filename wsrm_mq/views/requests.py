@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
 
 from wsrm_mq.acts import Step, others
 from wsrm_mq.errors import QueryError
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import HOP, SIGNED, Serving, sent_queue, served, source_queue
-from wsrm_mq.store.outbound import HAS_ENDED
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.sql import bound, compiled
-from wsrm_mq.store.tables import channel, entry, lane, message, outbound_sequence, queue
+from wsrm_mq.store.sql import bound, compiled, of
+from wsrm_mq.store.tables import channel, entry, lane, message, queue
 from wsrm_mq.views.conditions import conditions
 from wsrm_mq.views.naming import refuse_unknown
 from wsrm_mq.views.query import Query
@@ -79,60 +78,38 @@ class WaitingRequest(NamedTuple):
     error: str | None
 
 
-_o: Final = outbound_sequence.c
-_of_sequence: Final = channel.alias()
-_lane: Final = select(channel.c.lane).where(channel.c.outbound == _o.id, channel.c.is_numbered == 1)
-_lanes: Final = select(_of_sequence.c.lane).where(_of_sequence.c.outbound == _o.id)
-_is_waiting: Final = and_(
-    entry.c.lane.in_(_lane.correlate(outbound_sequence)), entry.c.outcome.is_(None), entry.c.number >= 1
-)
-_WAITING: Final = select(func.count()).where(_is_waiting).correlate(outbound_sequence).scalar_subquery()
-_DEAD: Final = (
-    select(func.count())
-    .where(
-        entry.c.lane.in_(_lane.correlate(outbound_sequence)), entry.c.outcome == "dead", entry.c.confirmed_at.is_(None)
-    )
-    .correlate(outbound_sequence)
-    .scalar_subquery()
-)
-_SINCE: Final = (
-    select(func.min(message.c.received_at))
-    .join(entry, entry.c.message == message.c.id)
-    .where(_is_waiting)
-    .correlate(outbound_sequence)
-    .scalar_subquery()
-)
-_ERROR: Final = (
-    select(entry.c.last_error)
-    .where(
-        entry.c.lane.in_(_lanes.correlate(outbound_sequence)),
-        *(entry.c.outcome.is_(None), entry.c.last_error.is_not(None)),
-    )
-    .order_by(entry.c.number, entry.c.id)
-    .limit(1)
-    .correlate(outbound_sequence)
-    .scalar_subquery()
-)
+_R: Final = views.request_sequences
+_lanes: Final = select(channel.c.lane).where(channel.c.outbound == _R.c.key).correlate(_R)
+_is_in_lane: Final = entry.c.lane.in_(_lanes.where(channel.c.is_numbered == 1))
+_is_waiting: Final = and_(_is_in_lane, entry.c.outcome.is_(None), entry.c.number >= 1)
+_count: Final = select(func.count()).select_from(entry)
 
 
-def _of_lanes(column: str) -> ColumnElement[int]:
-    lanes = lane.c.id.in_(_lanes.correlate(outbound_sequence))
-    highest: ColumnElement[int] = func.max(lane.c[column])
-    return select(highest).where(lanes).correlate(outbound_sequence).scalar_subquery()
+def _its(found: Select[Any]) -> ColumnElement[Any]:
+    """The answer of a statement about one sequence."""
+    return found.correlate(_R).scalar_subquery()
 
 
 _ALL: Final = (
     select(
-        *(_o.id, _o.peer, _o.identifier, _o.rm, case((HAS_ENDED, "ended"), else_=_o.state), _o.given, _o.acknowledged),
-        *(_WAITING, _DEAD, _SINCE, _ERROR, _of_lanes("retry_at"), _of_lanes("on_hold_since")),
-        *(func.nullif(_o.offered, ""), _o.replied, _o.principal),
+        *of(_R, "key, sends_to, sequence, rm, state, sent, acknowledged"),
+        _its(_count.where(_is_waiting)),
+        _its(_count.where(_is_in_lane, entry.c.outcome == "dead", entry.c.confirmed_at.is_(None))),
+        _its(select(func.min(message.c.received_at)).join(entry, entry.c.message == message.c.id).where(_is_waiting)),
+        _its(
+            select(entry.c.last_error)
+            .where(entry.c.lane.in_(_lanes), entry.c.outcome.is_(None), entry.c.last_error.is_not(None))
+            .order_by(entry.c.number, entry.c.id)
+            .limit(1)
+        ),
+        *(_its(select(func.max(lane.c[name])).where(lane.c.id.in_(_lanes))) for name in ("retry_at", "on_hold_since")),
+        *of(_R, "offered, replied, acks_to"),
         func.coalesce(queue.c.application == SIGNED, False),
     )
-    .join(queue, queue.c.id == _o.queue)
-    .where(_o.answers.is_(None))
-    .order_by(_o.id)
+    .join(queue, queue.c.name == _R.c.queue)
+    .order_by(_R.c.key)
 )
-_TO_NODE: Final = _o.queue.in_(select(queue.c.id).where(queue.c.name.startswith(HOP)))
+_TO_NODE: Final = _R.c.queue.startswith(HOP)
 _TO_PARTNERS: Final = _ALL.where(~_TO_NODE)
 _EVERY: Final = compiled(_TO_PARTNERS)
 _TO_NODES: Final = compiled(_ALL.where(_TO_NODE))
@@ -158,7 +135,7 @@ def all_requests(db: Database, to: str | None = None, query: Query | None = None
         refuse_unknown(db, query, views.messages)
         if any(term.key == "verdict" for term in query.terms):
             raise QueryError("verdict: requests have none; see `wsrm-mq source explain`.")
-        text, values = bound(_TO_PARTNERS.where(*conditions(query, outbound_sequence)))
+        text, values = bound(_TO_PARTNERS.where(*conditions(query, _R)))
     live = served(db)
     found = [Requests.load(row, live) for row in db.execute(text, values).fetchall()]
     if to is not None:

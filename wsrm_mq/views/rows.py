@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import and_, bindparam, exists, func, not_, or_, select
@@ -19,7 +18,7 @@ from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import plans as sql
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import CONSUMES, FETCHED, OUTGOING, ROUTES, SENT, SOURCE, served
-from wsrm_mq.store.counting import ACK_NOT_SENT, Refusal, in_files
+from wsrm_mq.store.counting import Refusal, in_files
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled, p
@@ -254,9 +253,6 @@ def unserved(db: Database, waiting: set[str]) -> list[Unserved]:
 
 # Refusals as operators read them: the store's counters, and what its processes have not written there yet.
 
-
-__all__ = ["ACK_NOT_SENT", "NO_SEQUENCE", "REFUSED", "Refusal", "in_files", "key_of", "option_named", "refusals"]
-
 NO_SEQUENCE: Final = "CreateSequenceRefused"
 """The reason of a refusal that keeps a partner from beginning."""
 REFUSED: Final = "refused_before_storing"
@@ -277,12 +273,10 @@ def option_named(said: str) -> str | None:
     return found[1] if found is not None else None
 
 
-def refusals(db: Database | None, store: Path) -> list[Refusal]:
-    """The refusals by reason and partner, the newest first. ``db``: ``None`` where the store cannot be read; then what
-    its processes have not written is all there is."""
+def refusals(db: Database) -> list[Refusal]:
+    """The refusals by reason and partner, the newest first."""
     found: dict[tuple[str, str], Refusal] = {}
-    stored = [] if db is None else db.execute(_STORED).fetchall()
-    for row in [*map(Refusal._make, stored), *in_files(store)]:
+    for row in [*map(Refusal._make, db.execute(_STORED).fetchall()), *in_files(file_of(db))]:
         known = found.get(row[:2])
         found[row[:2]] = row if known is None else row.after(known)
     return sorted(found.values(), key=lambda row: row.last_at, reverse=True)
@@ -335,12 +329,8 @@ def plans(db: Database) -> list[PlanView]:
 
 def find_plan(db: Database, text: str) -> PlanView:
     """The plan whose id ``text`` is, or is the beginning of, or ``NotFound``."""
-    found = [one for one in plans(db) if one.id.startswith(text)]
-    exact = [one for one in found if one.id == text]
-    if len(exact or found) != 1:
-        several = f"; {', '.join(one.id for one in found[:3])} begin so" if found else ""
-        raise NotFound(f"There is no plan {text}{several}.")
-    return (exact or found)[0]
+    found = {one.id: one for one in plans(db) if one.id.startswith(text)}
+    return found.get(text) or found[the_one([*found], text, "plans", f"There is no plan {text}.")]
 
 
 def outcomes(db: Database, plan: str) -> dict[str, int]:
@@ -363,24 +353,6 @@ def _plan_viewed(db: Database, row: tuple[object, ...]) -> PlanView:
 # The contents of a store: how much it has of what, and the archives that were confirmed to hold it.
 
 
-class Oldest(NamedTuple):
-    """A message without an outcome."""
-
-    position: int
-    received_at: int
-
-
-class Contents(NamedTuple):
-    queues: int
-    sequences: dict[str, int]
-    """The number of sequences by protocol state."""
-    messages: dict[str, int]
-    """The number of messages by outcome; ``LIVE``: without one."""
-    pruned: int
-    """Messages that were deleted, of the sequences that are there."""
-    oldest_undelivered: Oldest | None
-
-
 _sequence: Final = views.sequences.c
 _message: Final = views.messages.c
 _QUEUES: Final = compiled(select(func.count()).select_from(views.queues))
@@ -399,16 +371,16 @@ _OLDEST: Final = compiled(
 )
 
 
-def contents(db: Database) -> Contents:
-    """How much a store has of everything; counted, so a large one takes a moment."""
+def contents(db: Database) -> dict[str, Any]:
+    """How much a store has of everything, in the words of ``store info``; counted, so a large one takes a moment."""
     oldest = db.execute(_OLDEST).fetchone()
-    return Contents(
-        queues=db.execute(_QUEUES).fetchone()[0],
-        sequences=dict(db.execute(_STATES).fetchall()),
-        messages=dict(db.execute(_OUTCOMES).fetchall()),
-        pruned=db.execute(_PRUNED).fetchone()[0],
-        oldest_undelivered=Oldest(*oldest) if oldest is not None else None,
-    )
+    return {
+        "queues": db.execute(_QUEUES).fetchone()[0],
+        "sequences": dict(db.execute(_STATES).fetchall()),
+        "messages": dict(db.execute(_OUTCOMES).fetchall()),
+        "pruned": db.execute(_PRUNED).fetchone()[0],
+        "oldest_undelivered": oldest and dict(zip(("position", "received_at"), oldest, strict=True)),
+    }
 
 
 # The archives that were confirmed to hold what a store has.
@@ -442,11 +414,9 @@ def find_archive(db: Database, named: str) -> ArchiveView:
     """The one whose id begins with what is ``named``, or that was confirmed at that path. Raises ``NotFound`` where
     there is none, or more than one."""
     path = os.path.abspath(named)
-    found = [one for one in archives(db) if one.archive.startswith(named) or one.place == path]
-    if len(found) != 1:
-        what = "more than one archive" if found else "no archive was confirmed that"
-        raise NotFound(f"{what} begins with or is at {named!r}; `wsrm-mq archive list` shows them.")
-    return found[0]
+    found = {one.archive: one for one in archives(db) if one.archive.startswith(named) or one.place == path}
+    nothing = f"no archive was confirmed that begins with or is at {named!r}; `wsrm-mq archive list` shows them."
+    return found[the_one([*found], named, "archives", nothing)]
 
 
 # Connections as the store knows them: by the messages that came on them.
@@ -537,8 +507,7 @@ _NEWEST_REQUESTS: Final = compiled(
     .order_by(_m.position.desc())
     .limit(bindparam("count"))
 )
-_LAST_EVENT: Final = compiled(select(func.max(views.ledger_events.c.key)))
-_TOLD_AT: Final = compiled(select(views.ledger_events.c.at).where(views.ledger_events.c.key == bindparam("key")))
+_TOLD_AT: Final = compiled(select(views.ledger_events.c.at).order_by(views.ledger_events.c.key.desc()).limit(1))
 
 
 _OVERDUE: Final = compiled(
@@ -560,6 +529,4 @@ def newest_requests(db: Database, count: int) -> list[StoredRequest]:
 
 def last_told(db: Database) -> int | None:
     """When the last event of the ledger was written."""
-    (key,) = db.execute(_LAST_EVENT).fetchone()
-    row = db.execute(_TOLD_AT, {"key": key}).fetchone()
-    return row[0] if row is not None else None
+    return next((at for (at,) in db.execute(_TOLD_AT)), None)

@@ -8,8 +8,9 @@ from typing import Final
 
 from wsrm_mq.acts import Step, others
 from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.store.counting import Refusal
 from wsrm_mq.views.overview import Fact, Room, Sight
-from wsrm_mq.views.rows import Refusal, key_of
+from wsrm_mq.views.rows import key_of
 from wsrm_mq.views.words import counted, moment, size, span
 
 _DOCTOR: Final = others.DOCTOR.step("looks at processes, proxy, clock and store, and says how to mend them")
