@@ -91,9 +91,11 @@ class Calls:
                 self._check_settled(one)
 
     def _check_carried_on(self, before: Standing) -> None:
-        """Only a sequence that its service does not know any more is left with what it had acknowledged."""
+        """Only a sequence that its service does not know any more is left with what it had acknowledged. What is told to
+        be in doubt may be acknowledged by an answer that the same commit has taken behind it."""
         state, acknowledged = self._outbox.heard(before.identifier)
-        if state != "failed" and acknowledged and _has(acknowledged, before.number):
+        is_known = state != "failed" and acknowledged and _has(acknowledged, before.number)
+        if is_known and not self._is_in_doubt(before.identifier, before.number):
             text = self._text_at(before.position)
             raise Violation(f"request {text} was acknowledged in {before.identifier}, and has another number")
 
