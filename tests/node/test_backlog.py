@@ -19,6 +19,7 @@ class Message:
     lane: int | None = None
     fence: int = 1
     is_renewed: bool = False
+    is_acknowledged: bool = False
 
 
 def backlog(*messages: Message, granted: int = 10, lease: int | None = 30_000) -> Backlog[Message]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.node.conftest import Connect, Rows
+from tests.node.test_subscription import taken
 from wsrm_mq.errors import ConfigurationError, LeaseLost
 from wsrm_mq.node import Node
 from wsrm_mq.node.message import Message
@@ -194,3 +195,44 @@ def test_a_group_is_settled_by_its_last_lease_alone(node: Node, connect: Connect
         with pytest.raises(LeaseLost):
             verb(old)
     assert [one.ack() for one in new] == ["settled"] * 2
+
+
+@pytest.mark.invariant("I4", "I9")
+def test_what_is_acknowledged_out_of_turn_is_settled_with_what_was_before_it(node: Node) -> None:
+    node.put_many("orders", range(6), group="a")
+    with node.subscribe("orders", max_backlog=4, ack_batch=2, ack_timeout=0.01) as subscription:
+        one, two, three, four = taken(subscription, 4)
+        assert [four.ack(), three.ack(), two.ack()] == ["settled"] * 3
+        time.sleep(0.3)
+        assert (node.stats("orders").leased, subscription.take(0)) == (4, None), "no more than the backlog is leased"
+        assert one.ack() == "settled"
+        rest = taken(subscription, 2)
+        assert [(message.number, message.deliveries) for message in rest] == [(5, 1), (6, 1)]
+        assert subscription.lost == 0
+
+
+@pytest.mark.invariant("I4")
+@pytest.mark.parametrize(("way", "left"), [("reject", [3]), ("release", [1, 2, 3])])
+def test_what_is_acknowledged_out_of_turn_goes_the_way_of_what_was_before_it(
+    node: Node, way: str, left: list[int]
+) -> None:
+    node.put_many("orders", range(3), group="a")
+    with node.subscribe("orders", max_backlog=4, ack_batch=2, ack_timeout=0.01) as subscription:
+        one, two = taken(subscription, 2)
+        two.ack()
+        getattr(one, way)()
+        for number in left:
+            [message] = taken(subscription, 1)
+            assert message.number == number
+            message.ack()
+
+
+@pytest.mark.invariant("I4")
+def test_what_is_acknowledged_behind_one_that_never_is_comes_again_and_is_told_as_late(node: Node) -> None:
+    node.put_many("orders", range(2), group="a")
+    subscription = node.subscribe("orders", max_backlog=4, ack_batch=2)
+    _one, two = taken(subscription, 2)
+    two.ack()
+    subscription.close()
+    assert subscription.lost == 1
+    assert numbers(node.receive("orders", ALL)) == [1, 2]

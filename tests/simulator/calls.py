@@ -91,8 +91,8 @@ class Calls:
                 self._check_settled(one)
 
     def _check_carried_on(self, before: Standing) -> None:
-        """Only a sequence that its service does not know any more is left with what it had acknowledged. What is told to
-        be in doubt may be acknowledged by an answer that the same commit has taken behind it."""
+        """Only a sequence that its service does not know any more is left with what it had acknowledged. What the
+        ledger names as in doubt may be acknowledged by an answer that the same commit has taken behind it."""
         state, acknowledged = self._outbox.heard(before.identifier)
         is_known = state != "failed" and acknowledged and _has(acknowledged, before.number)
         if is_known and not self._is_in_doubt(before.identifier, before.number):

@@ -12,6 +12,7 @@ class Leased(Protocol):
     its ordered group. ``is_renewed``: it is no longer as long as at first."""
 
     leased_until: int | None
+    is_acknowledged: bool
     is_renewed: bool
 
     @property
@@ -91,6 +92,14 @@ class Backlog(Generic[T]):
     def at_consumer(self) -> list[T]:
         """The messages that the consumer has."""
         return list(self._handed.values())
+
+    def has_before(self, message: T) -> bool:
+        """Whether the consumer has one of the same run of an ordered group before it, and has not acknowledged that."""
+        run = message.lane, message.fence
+        return message.lane is not None and any(
+            (one.lane, one.fence) == run and one.position < message.position and not one.is_acknowledged
+            for one in self._handed.values()
+        )
 
     def drop(self, positions: Collection[int]) -> None:
         """The leases of these, which wait, are gone."""

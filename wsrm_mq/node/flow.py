@@ -91,6 +91,8 @@ class Flow:
         self._events = events
         self._backlog: Backlog[Held] = Backlog(granted.backlog, granted.lease)
         self._batch = batch
+        self._behind: list[Held] = []
+        """Messages that are acknowledged while one before them in their group is not: they can be settled behind it."""
         self._busy: dict[int, Held] = {}
         """The messages of groups that are being handled, whatever became of their leases, by their positions."""
         self._is_parallel = is_parallel
@@ -177,6 +179,7 @@ class Flow:
     def _forget_ended(self, now: int) -> None:
         for one in self._backlog.forget_ended(now):
             one.message.lost = True
+        self._fill_batch(now)
 
     # the consumer
 
@@ -236,13 +239,20 @@ class Flow:
             held = self._held(message)
             if held is not None and not held.is_acknowledged:
                 held.is_acknowledged = True
+                self._behind.append(held)
                 now = self._clock()
-                self._batch.add(held, now)
-                is_due = self._batch.is_due(now) or self.is_starved
+                self._fill_batch(now)
+                is_due = bool(self._batch.waiting) and (self._batch.is_due(now) or self.is_starved)
         _call(waiters)
         if held is None and message.lost:
             self.late()
         return is_due
+
+    def _fill_batch(self, now: int) -> None:
+        """Put the acknowledgements into the batch that need not wait for another one of their group."""
+        for one in [one for one in self._behind if not self._backlog.has_before(one)]:
+            self._behind.remove(one)
+            self._batch.add(one, now)
 
     def handed_over(self) -> list[int]:
         """The positions of the messages that the consumer has, acknowledged ones included that are not sent."""
@@ -277,7 +287,7 @@ class Flow:
     def is_sending(self) -> bool:
         """Whether an acknowledgement is on its way, or about to be."""
         with self._lock:
-            return any(one.is_acknowledged for one in self._backlog.at_consumer)
+            return any(one.is_acknowledged and one not in self._behind for one in self._backlog.at_consumer)
 
     @property
     def is_batching(self) -> bool:
@@ -291,6 +301,7 @@ class Flow:
                 self._backlog.settled(held.position)
             if held is not None and is_returned:
                 self._backlog.group_returned(held.lane, held.fence)
+            self._fill_batch(self._clock())
             waiters = self._is_free(message)
         _call(waiters)
 
@@ -365,7 +376,8 @@ class Flow:
         """Note that messages are settled, ``lost`` of them too late."""
         with self._lock:
             for one in held:
-                self._backlog.settled(one.position)
+                if self._backlog.handed(one.position) is one:  # else it was too late, and has come again
+                    self._backlog.settled(one.position)
         self._lose(lost)
 
     def to_renew(self) -> list[Held]:
@@ -401,7 +413,8 @@ class Flow:
             self.granted = granted
             self._backlog.leave()
             self._busy.clear()
-            late = len(self._batch.take())
+            late = len(self._batch.take()) + len(self._behind)
+            self._behind.clear()
             waiters = self._all_waiters()
         self._lose(late)
         _call(waiters)
@@ -425,12 +438,15 @@ class Flow:
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> Rest:
-        """No message is handed over any more, ``error`` is raised instead; answers what it has leased."""
+        """No message is handed over any more, ``error`` is raised instead; answers what it has leased. What is
+        acknowledged behind one of its group that is not comes again with that, and is told as late."""
         with self._lock:
             self.is_open, self._error = False, self._error or error
             ahead, seen = self._backlog.leave()
-            rest = Rest(self._batch.take(), [one for one in seen if not one.is_acknowledged], ahead)
+            late, self._behind = self._behind, []
+            rest = Rest(self._batch.take(), [one for one in seen if not one.is_acknowledged or one in late], ahead)
             waiters = self._all_waiters()
+        self._lose(len(late))
         _call(waiters)
         return rest
 
