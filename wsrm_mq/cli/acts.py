@@ -123,16 +123,26 @@ def done(place: Place, care: Care, verb: Callable[[transaction.Transaction], R])
     return place.run(verb, dry_run=care.dry_run)
 
 
-def committed(place: Place, care: Care, verb: Callable[[transaction.Transaction], R], says: Callable[[R], str]) -> R:
+def committed(
+    place: Place,
+    care: Care,
+    verb: Callable[[transaction.Transaction], R],
+    says: Callable[[R], str],
+    commit: Callable[[], R] | None = None,
+) -> R:
     """Have a verb done in a transaction of its own, or only rehearsed, and answer its result. ``says``: the result →
-    what the verb does, in words that go on from "This will"."""
+    what the verb does, in words that go on from "This will". ``commit``: does the same in several transactions; then
+    the verb is only rehearsed."""
     with place.looking():
         pass
+
+    def do(is_dry: bool) -> R:
+        return place.run(verb, dry_run=is_dry) if commit is None or is_dry else commit()
 
     def tell(result: R | None) -> None:
         will(says(cast("R", result)), care.dry_run)
 
-    return carry_out(place, care, lambda is_dry: place.run(verb, dry_run=is_dry), tell)
+    return carry_out(place, care, do, tell)
 
 
 def will(text: str, dry_run: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
@@ -12,14 +11,13 @@ from wsrm_mq.cli.acts import ask, will
 from wsrm_mq.cli.output import as_json, result
 from wsrm_mq.cli.place import POSITION
 from wsrm_mq.cli.queue import in_short, tell_peeked, tell_policy, tell_queues, tell_stats
-from wsrm_mq.cli.queue_acts import give, give_taken, given, tell_bound, tell_declared, tell_unbound
+from wsrm_mq.cli.queue_acts import give, given, take, tell_bound, tell_cleared, tell_declared, tell_unbound
 from wsrm_mq.cli.topic import tell_published
 from wsrm_mq.errors import NotAllowed, NotFound
 
 if TYPE_CHECKING:
     from wsrm_mq.client.node import RemoteNode
     from wsrm_mq.node import message
-    from wsrm_mq.queue import clearing
 
 _UNSEEN: Final = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
 
@@ -93,15 +91,8 @@ def publish(node: RemoteNode, is_json: bool, name: str, file: BinaryIO, mandator
     tell_published(is_json, name, node.publish(name, file.read(), mandatory=mandatory, **given(options)))
 
 
-def get(
-    node: RemoteNode, is_json: bool, name: str, wait: float, no_ack: bool, wanted: str | None, output: Path | None
-) -> None:
-    found = node.receive(name, 1, wait=wait, filter=wanted)
-    if not found:
-        raise NotFound(
-            f"Nothing is ready in {name}: `wsrm-mq queue stats {quote(name)}` counts what is held and leased."
-        )
-    give_taken(is_json, found[0], no_ack, output)
+def get(node: RemoteNode, is_json: bool, name: str, **how: Any) -> None:
+    take(node, is_json, name, **how)
 
 
 def declare(node: RemoteNode, is_json: bool, name: str, options: dict[str, Any]) -> None:
@@ -126,22 +117,18 @@ def unbind(node: RemoteNode, is_json: bool, name: str, pattern: str) -> None:
 
 def purge(node: RemoteNode, is_json: bool, name: str, yes: bool, lower: int, upper: int | None) -> None:
     _asked(f"purge {name} at the server", yes)
-    _cleared(is_json, name, node.purge(name, lower, upper))
+    tell_cleared(is_json, name, node.purge(name, lower, upper))
 
 
 def delete(node: RemoteNode, is_json: bool, name: str, yes: bool, if_empty: bool, if_unused: bool, force: bool) -> None:
     _asked(f"delete {name} at the server", yes)
-    _cleared(is_json, name, node.delete(name, if_empty=if_empty, if_unused=if_unused, force=force))
+    tell_cleared(is_json, name, node.delete(name, if_empty=if_empty, if_unused=if_unused, force=force))
 
 
 def _asked(what: str, yes: bool) -> None:
     if not yes:
         will(what, False)
     ask("", yes)
-
-
-def _cleared(is_json: bool, name: str, done: clearing.Cleared) -> None:
-    result(is_json, {"queue": name, "purged": done.settled, "skipped": done.skipped, "dry_run": False})
 
 
 def redrive(

@@ -4,6 +4,7 @@ one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, carry_out, changed, done, tried, will
-from wsrm_mq.cli.output import Column, Exit, as_json, end_of, facts, key, listing, prose, rows_of, say, when
+from wsrm_mq.cli.acts import Care, acting, changed, committed, done, tried
+from wsrm_mq.cli.output import Column, Exit, as_json, end_of, facts, key, listing, prose, say, table, when
 from wsrm_mq.cli.place import Place, config_option, configured, in_store, json_option, now_ms
 from wsrm_mq.errors import NotFound
 from wsrm_mq.views.words import counted, moment
@@ -145,7 +146,7 @@ def show(place: Place, which: str | None) -> None:
         prose(next_nodes.told_of_node(one, now, is_sent=is_sent))
         if waiting[one.next_hop]:
             columns = ("position", end_of("target"), when("stored", "stored_at"), "tries", Column("error", rank=1))
-            rows_of(columns, waiting[one.next_hop])
+            table(columns, waiting[one.next_hop])
         place.show_steps(next_nodes.steps_for_node(one))
     if not found:
         say("No route leads to another node: `wsrm-mq route add` makes one.")
@@ -335,25 +336,16 @@ def drop(place: Place, care: Care, pattern: str, next_hop: str | None) -> None:
             raise NotFound(f"There is no such route of {pattern}: `wsrm-mq route list` has those that there are.")
         return dropped, went
 
-    def do(is_dry: bool) -> tuple[list[str], int, int]:
-        def whole(tx: transaction.Transaction) -> tuple[list[str], list[rerouting.Rerouted]]:
-            dropped, went = act(tx)
-            return dropped, [went, *iter(partial(rerouting.reroute_waiting, tx), rerouting.Rerouted())]
-
-        if is_dry:
-            dropped, parts = place.run(whole, dry_run=True)
-        else:
-            dropped, went = place.run(act)
-            go_on = partial(place.run, rerouting.reroute_waiting)
-            parts = [went, *iter(go_on, rerouting.Rerouted())]
+    def go(call: Callable[[Callable[[transaction.Transaction], Any]], Any]) -> tuple[list[str], int, int]:
+        dropped, went = call(act)
+        parts = [went, *iter(partial(call, rerouting.reroute_waiting), rerouting.Rerouted())]
         return dropped, sum(one.moved for one in parts), sum(one.dead for one in parts)
 
-    def tell(acted: tuple[list[str], int, int] | None) -> None:
-        dropped, moved, dead = acted or ([], 0, 0)
+    def says(acted: tuple[list[str], int, int]) -> str:
+        dropped, moved, dead = acted
         text = f"drop {counted(len(dropped), 'route')} of {pattern}; of what waits {moved} go by another route"
-        will(f"{text}, and {counted(dead, 'is a dead letter', 'are dead letters')}", care.dry_run)
+        return f"{text}, and {counted(dead, 'is a dead letter', 'are dead letters')}"
 
-    with place.looking():
-        pass
-    dropped, moved, dead = carry_out(place, care, do, tell)
+    whole = committed(place, care, lambda tx: go(lambda verb: verb(tx)), says, lambda: go(place.run))
+    dropped, moved, dead = whole
     place.result({"pattern": pattern, "dropped": dropped, "rerouted": moved, "dead": dead, "dry_run": care.dry_run})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -34,11 +34,11 @@ from wsrm_mq.cli.queue_acts import (
     delete,
     filter_option,
     give,
-    give_taken,
     given,
     name_argument,
     output_option,
     purge,
+    take,
     unbind,
     values_of,
 )
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from wsrm_mq.queue import browsing, declaring
     from wsrm_mq.store import filtering, port, transaction
     from wsrm_mq.views import query, rows
-
-R = TypeVar("R")
 
 
 def connect_to(place: Place, name: str) -> Node:
@@ -75,23 +73,9 @@ message_options: Final = together(
 """The options of a message that is put."""
 
 
-def put_by_hand(
-    place: Place,
-    file: BinaryIO,
-    who: str,
-    event: str,
-    where: str,
-    put: Callable[[Node, bytes, dict[str, Any]], tuple[R, int | None]],
-    options: dict[str, Any],
-) -> R:
-    """Have a node put a file with the ``options`` that were given; the ledger says who did, and where. ``put`` answers
-    what came of it, and the position."""
-    with place.looking():
-        pass
-    with connect_to(place, who) as node:
-        done, position = put(node, file.read(), given(options))
-        node.call(lambda tx: tx.add_ledger(event, None, position=position, actor=who, reason=where))
-    return done
+def note(node: Node, event: str, position: int | None, who: str, where: str) -> None:
+    """Write to the ledger who has put or taken a message by hand, and where."""
+    node.call(lambda tx: tx.add_ledger(event, None, position=position, actor=who, reason=where))
 
 
 @click.command()
@@ -115,15 +99,15 @@ def put(place: Place, name: str, file: BinaryIO, care: Care, **options: Any) -> 
         if way is None:
             consumed(db, name)
 
-    def stored(node: Node, body: bytes, wished: dict[str, Any]) -> tuple[int, int]:
-        return (node.put(name, body, timeout=0, **wished),) * 2
-
+    body, position = file.read(), None
     if care.dry_run:
-        body = file.read()
         if way is None:
             _rehearse(place, name, body, options)
         will(f"put {len(body)} bytes into {name}", care.dry_run)
-    position = None if care.dry_run else put_by_hand(place, file, care.actor, "put", name, stored, options)
+    else:
+        with connect_to(place, care.actor) as node:
+            position = node.put(name, body, timeout=0, **given(options))
+            note(node, "put", position, care.actor, name)
     place.result({"queue": name, "position": position, "dry_run": care.dry_run})
     if way is not None and not care.dry_run:
         say(place.told(f"It waits for {way.next_hop}: `wsrm-mq node show` says what does."))
@@ -167,14 +151,9 @@ def get(
     with place.looking() as db:
         consumed(db, name)
     with connect_to(place, "wsrm-mq queue") as node:
-        found = node.receive(name, 1, wait=wait, filter=wanted)
-        if not found:
-            steps = f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased."
-            raise NotFound(f"Nothing is ready in {name}: {steps}")
-        position = found[0].position
-        give_taken(place.is_json, found[0], no_ack, output)
+        position = take(node, place.is_json, name, wait, no_ack, wanted, output)
         if not no_ack:
-            node.call(lambda tx: tx.add_ledger("taken_by_hand", None, position=position, actor=care.actor, reason=name))
+            note(node, "taken_by_hand", position, care.actor, name)
 
 
 @click.command()

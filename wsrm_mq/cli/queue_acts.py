@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, carry_out, changed, done, tried, will
+from wsrm_mq.cli.acts import Care, acting, changed, committed, done, tried
 from wsrm_mq.cli.output import as_json, encoded, into_file, is_terminal, result, say, write
 from wsrm_mq.cli.place import BEHIND, POSITION, Place, in_store, over_network
 from wsrm_mq.errors import KeeperGone, NotAllowed, NotFound, QueueBusy, UnknownQueue
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
-    from wsrm_mq.node import message
+    from wsrm_mq.client.node import RemoteNode
+    from wsrm_mq.node import Node
     from wsrm_mq.queue import clearing, declaring
     from wsrm_mq.store import port, transaction
 
@@ -70,8 +71,21 @@ def give(is_json: bool, body: bytes, facts: dict[str, Any], output: Path | None)
     sys.stdout.flush()
 
 
-def give_taken(is_json: bool, one: message.Message, no_ack: bool, output: Path | None) -> None:
-    """Write out a message that was leased, and settle it."""
+def take(
+    node: Node | RemoteNode,
+    is_json: bool,
+    name: str,
+    wait: float,
+    no_ack: bool,
+    wanted: str | None,
+    output: Path | None,
+) -> int:
+    """Lease the next message of a queue, write it out and settle it; answers its position."""
+    found = node.receive(name, 1, wait=wait, filter=wanted)
+    if not found:
+        steps = f"`wsrm-mq queue stats {quote(name)}` counts what is held and leased."
+        raise NotFound(f"Nothing is ready in {name}: {steps}")
+    (one,) = found
     facts = {name: getattr(one, name) for name in ("position", "message_id", "type", "topic", "content_type")}
     facts |= {name: getattr(one, name) for name in ("properties", "priority", "deliveries")}
     give(is_json, one.body, {**facts, "acknowledged": not no_ack}, output)
@@ -80,6 +94,7 @@ def give_taken(is_json: bool, one: message.Message, no_ack: bool, output: Path |
     else:
         one.ack()
     say(f"{one.message_id} at position {one.position} is {'given back' if no_ack else 'acknowledged'}.")
+    return one.position
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
@@ -210,56 +225,47 @@ def _bindable(tx: transaction.Transaction, name: str) -> declaring.Declared:
     return found
 
 
-class Clear(NamedTuple):
-    """A way to clear a queue: its ``first`` transaction, where ``check`` raises nothing, and the ``rest`` of them,
-    between which others write. ``takes_leased``: leases keep nothing."""
-
-    event: str
-    text: str
-    first: Callable[[transaction.Transaction, declaring.Declared], clearing.Part]
-    rest: Callable[[int, transaction.Transaction], clearing.Part]
-    check: Callable[[transaction.Transaction, declaring.Declared], None] = lambda _tx, _found: None
-    takes_leased: bool = False
-
-
-def clear(place: Place, care: Care, name: str, how: Clear, lower: int = 0, upper: int | None = None) -> None:
+def clear(
+    place: Place,
+    care: Care,
+    name: str,
+    event: str,
+    text: str,
+    first: Callable[[transaction.Transaction, declaring.Declared], clearing.Part],
+    rest: Callable[[int, transaction.Transaction], clearing.Part],
+    bounds: tuple[int, int] | None = None,
+) -> None:
+    """Clear a queue, in its ``first`` transaction and the ``rest`` of them, between which others write; ``None``: all
+    of it, also what is leased."""
     from wsrm_mq.queue import clearing
 
     why = care.why()
 
-    def checked(tx: transaction.Transaction) -> declaring.Declared:
+    def begin(tx: transaction.Transaction) -> clearing.Part:
         found = consumed(tx.db, name)
         if not found.is_declared:
             steps = "`wsrm-mq dead-letter discard QUERY` gives dead letters up."
             raise NotAllowed(f"{name} is a queue of the store's own: {steps}")
         with _by_command(name):
-            how.check(tx, found)
-        return found
-
-    def would(tx: transaction.Transaction) -> clearing.Cleared:
-        count, leased = clearing.tally(tx, checked(tx), lower, upper)
-        return clearing.Cleared(count + leased) if how.takes_leased else clearing.Cleared(count, leased)
-
-    def first(tx: transaction.Transaction) -> clearing.Part:
-        found = checked(tx)
-        with _by_command(name):
-            part = how.first(tx, found)
-        tx.add_ledger(how.event, found.key, **why)
+            part = first(tx, found)
+        tx.add_ledger(event, found.key, **why)
         return part
 
-    def do(is_dry: bool) -> clearing.Cleared:
-        return place.run(would, dry_run=True) if is_dry else clearing.in_parts(place.run, first, how.rest)
+    def would(tx: transaction.Transaction) -> clearing.Cleared:
+        count, leased = clearing.tally(tx, consumed(tx.db, name), *(bounds or ()))
+        begin(tx)  # it may be refused
+        return clearing.Cleared(count + leased) if bounds is None else clearing.Cleared(count, leased)
 
-    def tell(cleared: Any) -> None:
+    def says(cleared: clearing.Cleared) -> str:
         left = f"; {counted(cleared.skipped, 'message')} that consumers have leased stay" if cleared.skipped else ""
-        will(f"{how.text} {name}: {counted(cleared.settled, 'message')} given up{left}", care.dry_run)
+        return f"{text} {name}: {counted(cleared.settled, 'message')} given up{left}"
 
-    with place.looking():
-        pass
-    cleared = carry_out(place, care, do, tell)
-    result(
-        place.is_json, {"queue": name, "purged": cleared.settled, "skipped": cleared.skipped, "dry_run": care.dry_run}
-    )
+    cleared = committed(place, care, would, says, lambda: clearing.in_parts(place.run, begin, rest))
+    tell_cleared(place.is_json, name, cleared, care.dry_run)
+
+
+def tell_cleared(is_json: bool, name: str, cleared: clearing.Cleared, dry_run: bool = False) -> None:
+    result(is_json, {"queue": name, "purged": cleared.settled, "skipped": cleared.skipped, "dry_run": dry_run})
 
 
 @contextmanager
@@ -296,7 +302,7 @@ def purge(place: Place, care: Care, name: str, lower: int, upper: int | None) ->
         newest = browsing.last_unsettled(db, consumed(db, name))
     to = newest if upper is None else min(upper, newest)
     part = partial(clearing.purge, name=name, upper=to)
-    clear(place, care, name, Clear("queue_purged", "purge", lambda tx, _found: part(lower, tx), part), lower, to)
+    clear(place, care, name, "queue_purged", "purge", lambda tx, _found: part(lower, tx), part, (lower, to))
 
 
 @click.command()
@@ -315,15 +321,9 @@ def delete(place: Place, care: Care, name: str, if_empty: bool, if_unused: bool,
     """
     from wsrm_mq.queue import clearing, express, topics
 
-    def check(tx: transaction.Transaction, found: declaring.Declared) -> None:
-        if not force:
-            clearing.refuse_busy(tx, found, if_empty=if_empty)
-            express.refuse_kept(tx, found)
-            if if_unused:
-                topics.refuse_used(tx, found.name)
-
     def first(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Part:
+        if if_unused and not force:
+            topics.refuse_used(tx, found.name)
         return express.delete(tx, found, if_empty=if_empty, force=force)
 
-    how = Clear("queue_deleted", "delete", first, clearing.purge_deleted, check, takes_leased=force)
-    clear(place, care, name, how)
+    clear(place, care, name, "queue_deleted", "delete", first, clearing.purge_deleted)

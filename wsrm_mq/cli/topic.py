@@ -10,16 +10,15 @@ import click
 
 from wsrm_mq.acts import others
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.acts import Care, acting, carry_out, named, will
+from wsrm_mq.cli.acts import Care, acting, committed, named
 from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, prose, result, say, when, word, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, over_network, paged
-from wsrm_mq.cli.queue import message_options, put_by_hand
-from wsrm_mq.cli.queue_acts import Clear, clear, filter_option, name_argument
+from wsrm_mq.cli.queue import connect_to, message_options, note
+from wsrm_mq.cli.queue_acts import clear, filter_option, given, name_argument
 from wsrm_mq.errors import NotAllowed, NotFound, UnknownQueue, Unrouted
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
-    from wsrm_mq.node import Node
     from wsrm_mq.queue import clearing, declaring, topics
     from wsrm_mq.store import transaction
     from wsrm_mq.views import queues
@@ -75,13 +74,12 @@ def publish(place: Place, name: str, file: BinaryIO, mandatory: bool, care: Care
     \b
     Example: wsrm-mq topic publish orders/placed order.xml --mandatory
     """
-
-    def published(node: Node, body: bytes, wished: dict[str, Any]) -> tuple[topics.Published, int | None]:
-        done = node.publish(name, body, mandatory=mandatory, **wished)
-        return done, done.position
-
+    with place.looking():
+        pass
     try:
-        done = put_by_hand(place, file, care.actor, "published", name, published, options)
+        with connect_to(place, care.actor) as node:
+            done = node.publish(name, file.read(), mandatory=mandatory, **given(options))
+            note(node, "published", done.position, care.actor, name)
     except Unrouted as error:
         raise Unrouted(_untaken(name)) from error
     tell_published(place.is_json, name, done)
@@ -115,7 +113,6 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
     from wsrm_mq.queue import clearing, retaining
 
     why = care.why()
-    lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
 
     def first(tx: transaction.Transaction) -> clearing.Part:
         return retaining.retain(tx, pattern, seconds, actor=why["actor"], why=why["reason"])
@@ -126,22 +123,14 @@ def retain(place: Place, care: Care, pattern: str, seconds: float | None) -> Non
         first(tx)  # it may be refused
         return found
 
-    def do(is_dry: bool) -> clearing.Cleared:
-        if is_dry:
-            return place.run(would, dry_run=True)
-        return clearing.in_parts(place.run, first, clearing.purge_deleted)
-
-    def tell(cleared: Any) -> None:
-        text = f"keep what is published to {pattern} {lasts}"
+    def says(cleared: clearing.Cleared) -> str:
         if seconds == 0:
-            text = f"keep nothing of {pattern}: {counted(cleared.settled, 'message')} given up"
-        will(text, care.dry_run)
+            return f"keep nothing of {pattern}: {counted(cleared.settled, 'message')} given up"
+        lasts = "for ever" if seconds is None else f"for {seconds:g} seconds"
+        return f"keep what is published to {pattern} {lasts}"
 
-    with place.looking():
-        pass
-    given_up = carry_out(place, care, do, tell).settled
-    answer = {"pattern": pattern, "retain": seconds, "given_up": given_up, "dry_run": care.dry_run}
-    place.result(answer)
+    done = committed(place, care, would, says, lambda: clearing.in_parts(place.run, first, clearing.purge_deleted))
+    place.result({"pattern": pattern, "retain": seconds, "given_up": done.settled, "dry_run": care.dry_run})
 
 
 _LISTED: Final = "`wsrm-mq subscription list` has those that there are."
@@ -227,18 +216,12 @@ def drop(place: Place, care: Care, name: str, force: bool) -> None:
     """
     from wsrm_mq.queue import clearing, express, topics
 
-    def check(tx: transaction.Transaction, found: declaring.Declared) -> None:
+    def first(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Part:
         if found.kind != topics.KIND:
             raise NotAllowed(f"{found.name} is a queue, and no durable subscription: {_LISTED}")
-        if not force:
-            clearing.refuse_busy(tx, found, if_empty=False)
-            express.refuse_kept(tx, found)
-
-    def first(tx: transaction.Transaction, found: declaring.Declared) -> clearing.Part:
         return express.delete(tx, found, force=force)
 
-    how = Clear("subscription_dropped", "drop", first, clearing.purge_deleted, check, takes_leased=force)
-    clear(place, care, name, how)
+    clear(place, care, name, "subscription_dropped", "drop", first, clearing.purge_deleted)
 
 
 @click.group()
