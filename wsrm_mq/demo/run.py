@@ -72,28 +72,21 @@ class Observer:
         self.held_max = 0
         self._service_db = service_db
         self._store = store
-        self._open: dict[Path, sqlite3.Connection] = {}
 
     def look(self) -> Sight:
         """Take a sight. The service's database is read first: an order that is unsettled in our store afterwards was so
         when the service had done it."""
-        sight = service_saw(self._connection(self._service_db))
-        accepted, cursor, limit = _sequence(self._connection(self._store))
+        with _reading(self._service_db) as service:
+            sight = service_saw(service)
+        with _reading(self._store) as store:
+            accepted, cursor, limit = _sequence(store)
         sight = replace(sight, accepted=accepted, cursor=cursor, limit=limit)
         self.held_max = max(self.held_max, sight.held)
         return sight
 
-    def close(self) -> None:
-        """Let go of both files; the next look opens them again."""
-        while self._open:
-            self._open.popitem()[1].close()
 
-    def _connection(self, database: Path) -> sqlite3.Connection:
-        if database not in self._open:
-            connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10)
-            connection.isolation_level = None
-            self._open[database] = connection
-        return self._open[database]
+def _reading(database: Path) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None))
 
 
 def service_saw(connection: sqlite3.Connection) -> Sight:
@@ -220,14 +213,12 @@ class _Demo:
 
     def end(self) -> None:
         self._source.stop()
-        self._observer.close()  # before the server: the last one to close a database tidies it up
         self._server.stop()
 
     def give_up(self) -> None:
-        """Stop source, server and observer, where they still run."""
+        """Stop source and server, where they still run."""
         self._source.stop()
         self._server.kill()
-        self._observer.close()
 
     def result(self, seconds: float, problem: str) -> Result:
         # Once more, as a last and only reader: the file is left tidy.
@@ -268,7 +259,6 @@ class _Demo:
         if not (self._is_bad_moment(sight) and (is_worst or self._tries < 0)):
             self._server.thaw()
             return
-        self._observer.close()
         pid = self._server.pid
         self._server.kill()
         done, held = len(sight.effects), sight.held

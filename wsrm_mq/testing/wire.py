@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from random import Random
 from typing import Any, Final, Protocol, Self
 from urllib.parse import unquote_to_bytes
+from wsgiref.util import setup_testing_defaults
 
 from lxml import etree
 
@@ -305,18 +306,12 @@ class WSGIWire:
         environ = {
             "REQUEST_METHOD": "POST",
             "CONTENT_LENGTH": str(length),
-            "SERVER_NAME": "127.0.0.1",
-            "SERVER_PORT": "80",
             "SERVER_PROTOCOL": "HTTP/1.1",
             "REMOTE_ADDR": "127.0.0.1",
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http",
             "wsgi.input": io.BytesIO(body),
-            "wsgi.errors": io.StringIO(),
             "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
         }
+        setup_testing_defaults(environ)
         for name, value in fields.items():
             key = name.upper().replace("-", "_")
             environ[key if key in _OWN_KEYS else f"HTTP_{key}"] = value
