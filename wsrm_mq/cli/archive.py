@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wsrm_mq.cli.acts import Care, acting, ask, done, named, signed
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, rows_of, say, when
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, key, say, table, when
 from wsrm_mq.cli.place import (
     Asking,
     Place,
@@ -81,7 +81,7 @@ def show(is_json: bool, directory: Path) -> None:
         ]
     )
     columns = (Column("manifest", of="number"), "act", when("at"), Column("by", of="actor"))
-    rows_of((*columns, Column("rows", of=lambda one: sum(one.rows.values())), "reason"), known.records)
+    table((*columns, Column("rows", of=lambda one: sum(one.rows.values())), "reason"), known.records)
 
 
 @archive.command()
@@ -116,10 +116,9 @@ def verify(context: click.Context, place: Place, directory: Path, whole: bool, n
         told = {"differences": found, "confirmed": is_confirmed, "not_read": skipped}
         as_json(archive=known.archive, manifest=known.number, **told)
     elif wrong:
-        rows_of((Column("difference", of="kind"), "table", Column("of", None, of="what")), wrong[:SHOWN])
+        table((Column("difference", of="kind"), "table", Column("of", None, of="what")), wrong[:SHOWN])
     if wrong:
-        differs = counted(len(wrong), "difference", "differences")
-        say(f"{directory}: {differs} from {place.path}. Nothing was confirmed.")
+        say(f"{directory}: {counted(len(wrong), 'difference')} from {place.path}. Nothing was confirmed.")
         context.exit(Exit.FAILED)
     say(f"{directory}: has what {place.path} has.")
     if skipped:
@@ -169,10 +168,7 @@ def forget(is_json: bool, directory: Path, message_id: str | None, partner: str 
     with files.locked(directory):
         known = files.load(directory)
         found = batches.doomed(directory, known, message_id=message_id, partner=partner)
-        what = (
-            f"{counted(found.positions.count(), 'message', 'messages')} and "
-            f"{counted(found.sequences.count(), 'sequence', 'sequences')}"
-        )
+        what = f"{counted(found.positions.count(), 'message')} and {counted(found.sequences.count(), 'sequence')}"
         if care.dry_run:
             say(f"This would take {what} out of {directory}. Nothing was changed.")
             rows: dict[str, int] = {}
@@ -180,7 +176,7 @@ def forget(is_json: bool, directory: Path, message_id: str | None, partner: str 
             ask(f"This takes {what} out of {directory} for good.", care.yes)
             known, rewritten = batches.forget(directory, known, found, **why, now=now_ms())
             rows = rewritten.rows
-            say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file', 'files')} written anew.")
+            say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file')} written anew.")
     if is_json:
         as_json(archive=known.archive, manifest=known.number, rows=rows, dry_run=care.dry_run)
 

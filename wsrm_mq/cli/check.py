@@ -3,11 +3,12 @@ status."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from wsrm_mq.cli.place import Place, in_store_without_json
+from wsrm_mq.cli.place import Place, in_store
 from wsrm_mq.cli.status import see
 from wsrm_mq.errors import WSRMError
 from wsrm_mq.events.inert import inert
@@ -82,7 +83,7 @@ _THRESHOLD: Final = {"multiple": True, "metavar": "NAME=RANGE", "callback": _thr
 
 
 @click.command(cls=Plugin)
-@in_store_without_json
+@partial(in_store, with_json=False)  # another program reads its words
 @click.option("-w", "--warning", help="Threshold for WARNING. Repeatable; an empty range is none.", **_THRESHOLD)  # type: ignore[arg-type]
 @click.option("-c", "--critical", help="Threshold for CRITICAL. Repeatable.", **_THRESHOLD)  # type: ignore[arg-type]
 @click.pass_context

@@ -56,7 +56,12 @@ def show(config: Path | None, is_json: bool, is_toml: bool) -> None:
         for kind in ("partner", "node"):
             for section, own in values[f"{kind}s"].items():
                 rows += [(f"{kind}.{section}.{name}", options.toml(value), "file") for name, value in own.items()]
-        table(("option", "value", "origin"), rows)
+        _show_options(rows)
+
+
+def _show_options(rows: list[tuple[str, str, str]]) -> None:
+    names = ("option", "value", "origin")
+    table(names, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 @config.command()
@@ -191,9 +196,7 @@ def show_partner(config: Path | None, is_json: bool, name: str) -> None:
     if is_json:
         as_json(name=name, options={option: {"value": value, "own": is_own} for option, value, is_own in rows})
         return
-    table(
-        ("option", "value", "origin"), [(o, options.toml(v), "partner" if mine else "general") for o, v, mine in rows]
-    )
+    _show_options([(o, options.toml(v), "partner" if mine else "general") for o, v, mine in rows])
 
 
 @partner.command("check")

@@ -13,11 +13,10 @@ from wsrm_mq.cli.acts import Care, ask, careful, signed
 from wsrm_mq.cli.output import Exit, as_json, fields, say, table, write
 from wsrm_mq.cli.pipeline import SETTINGS, check_sources, directory, in_session, pipeline
 from wsrm_mq.cli.place import config_option, configured, json_option, now_ms
-from wsrm_mq.cli.progress import messages_shown
+from wsrm_mq.cli.progress import shown
 from wsrm_mq.cli.replay import show_header
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.events.inert import inert
 from wsrm_mq.views.words import counted
 
 if TYPE_CHECKING:
@@ -150,10 +149,14 @@ def run(
     sources = in_parts.Sources(paths or manifest.sources, manifest.headers, manifest.security)
     with (
         in_session("replay run", directory, settings, is_quiet=True) as spark,
-        messages_shown(before.messages, is_json or care.dry_run) as on_progress,
+        shown(is_json or care.dry_run) as update,
     ):
         done = in_parts.run_plan(
-            spark, directory, allowed, sources=sources, rate=rate, dry=care.dry_run, on_progress=on_progress
+            *(spark, directory, allowed),
+            sources=sources,
+            rate=rate,
+            dry=care.dry_run,
+            on_progress=lambda over: update(over, before.messages, ""),
         )
     if care.dry_run:
         _tell_rehearsal(done, manifest.target, is_json)
@@ -196,9 +199,7 @@ def _tell(directory: Path, found: divided.Standing, is_json: bool, **more: Any) 
     if not found.stopped:
         return
     write("")
-    names = ("sequence", "number", "position", "store", "error")
-    some = found.stopped[:_SHOWN]
-    table(names, [(one.sequence, one.number, one.position, one.store, inert(one.error)) for one in some])
+    table(("sequence", "number", "position", "store", "error"), found.stopped[:_SHOWN])
     if len(found.stopped) > _SHOWN:
         others = counted(len(found.stopped) - _SHOWN, "more sequence stands", "more sequences stand")
         say(f"{others} still: --json has all")

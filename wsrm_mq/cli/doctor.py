@@ -364,21 +364,9 @@ def permissions(patient: Patient) -> Report:
 
 
 EXAMINATIONS: Final[dict[str, Callable[[Patient], Report]]] = {
-    "processes": processes,
-    "queues": queues,
-    "tokens": tokens,
-    "server": server,
-    "proxy": proxy,
-    "clock": clock,
-    "identity": identity,
-    "lock": lock,
-    "log": log,
-    "space": space,
-    "pages": pages,
-    "permissions": permissions,
+    examine.__name__: examine
+    for examine in (*(processes, queues, tokens, server, proxy, clock, identity, lock, log, space, pages, permissions),)
 }
-
-
 MARGIN: Final = 9
 
 

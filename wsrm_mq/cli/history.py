@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, known, rows_of, say, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, facts, key, known, say, table, when, word, write
 from wsrm_mq.cli.place import (
     POSITION,
     Asking,
@@ -82,7 +82,7 @@ def show_ledger(events: Sequence[rows.LedgerView]) -> None:
         return
     write("")
     columns = (when("at"), Column("event", 16), "number", Column("attempt", rank=1), _reason(20, EXCERPT))
-    rows_of((*columns, "actor", Column("instance", rank=2)), events)
+    table((*columns, "actor", Column("instance", rank=2)), events)
 
 
 @click.group()
@@ -222,7 +222,7 @@ def show_failure(place: Place, words: tuple[str, ...]) -> None:
     if newest:
         write("")
         columns = (key("position"), known("sequence", shorter), "number", when("at"), word("event"))
-        rows_of((*columns, "attempt", "instance"), newest)
+        table((*columns, "attempt", "instance"), newest)
         write("")
         attempt_lines(newest[0])
     write("")
@@ -235,8 +235,7 @@ def show_failure(place: Place, words: tuple[str, ...]) -> None:
 
 def attempt_lines(attempt: failures.Attempt) -> None:
     """The whole text of an attempt."""
-    for line in (attempt.reason or "").rstrip("\n").split("\n"):
-        write(line)
+    write((attempt.reason or "").rstrip("\n"), keep="\n")
 
 
 def shown_place(place: str) -> str:

@@ -32,8 +32,8 @@ from wsrm_mq.cli.output import (
     key,
     known,
     prose,
-    rows_of,
     say,
+    table,
     when,
     word,
     write,
@@ -273,7 +273,7 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
         return
     write("")
     columns = (when("at"), word("event"), Column("attempt", None), "fault", end_of("exception"))
-    rows_of((*columns, Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)), listed)
+    table((*columns, Column("place", keeps_end=True, short=shown_place), Column("instance", rank=1)), listed)
     write("")
     attempt_lines(listed[0])
     if len(listed) == limit:
@@ -402,7 +402,7 @@ def message_trace(place: Place, which: str) -> None:
         return
     write(origin or "It was put here, and goes to no other node.")
     columns = ("hop", end_of("node"), end_of("queue"), word("state"), "reason", when("since"), end_of("next_hop"))
-    rows_of((*columns, key("position"), Column("holder", rank=1)), rows)
+    table((*columns, key("position"), Column("holder", rank=1)), rows)
     for row in rows:
         if row["error"]:
             say(f"{row['node']}: {row['error']}")

@@ -167,9 +167,9 @@ def key(name: str, of: str = "", *, rank: int = 0) -> Column:
     return Column(name, None, rank=rank, of=of)
 
 
-def known(name: str, shorter: Mapping[str, str], *, rank: int = 0) -> Column:
+def known(name: str, shorter: Mapping[str, str]) -> Column:
     """Identifiers, shown by the parts that commands accept instead."""
-    return Column(name, None, rank=rank, short=lambda value: shorter.get(value, value))
+    return Column(name, None, short=lambda value: shorter.get(value, value))
 
 
 def end_of(name: str, of: str = "", *, rank: int = 0) -> Column:
@@ -329,10 +329,11 @@ def as_line(document: Mapping[str, Any]) -> None:
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
 
 
-def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
-    """A table, a line a row: on a terminal as wide as that, else with tabs between whole values, its heading first."""
+def table(columns: Sequence[str | Column], rows: Iterable[Any]) -> None:
+    """A table of named tuples or mappings, of which each column shows its field: on a terminal as wide as that, else
+    with tabs between whole values, its heading first."""
     described = [Column(column) if isinstance(column, str) else column for column in columns]
-    listed = list(rows)
+    listed = [[column.value(row) for column in described] for row in rows]
     if not is_terminal():
         click.echo("\t".join(column.name for column in described))
         for row in listed:
@@ -373,15 +374,9 @@ def listing(
         others = others if limit is None else {"next": following, **others}
         as_json(**{name: [document(row) for row in rows]}, **others)
         return
-    rows_of(columns, rows)
+    table(columns, rows)
     if is_full:
         say(f"There may be more: {option} {following}")
-
-
-def rows_of(columns: Sequence[str | Column], rows: Iterable[Any]) -> None:
-    """A table of named tuples or mappings: each column shows its field of them."""
-    described = [Column(column) if isinstance(column, str) else column for column in columns]
-    table(described, [[column.value(row) for column in described] for row in rows])
 
 
 _TIMES: Final = ("_at", "_since", "_seen", "since", "retry_from")

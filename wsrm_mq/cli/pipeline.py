@@ -142,9 +142,12 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
         check_sources(paths, options)
         head = {"schema_version": SCHEMA_VERSION, "job": name, "out": str(out)}
         out = directory(out)
-        with _writable(out):
+        try:
             _begin(out, name)
             _write(out, {**head, "state": "running"})
+        except OSError as error:
+            why = f"cannot be written: {error.strerror}. Name another directory with --out."
+            raise ConfigurationError(f"{out}: {why}") from error
         with in_session(name, out, settings, is_json) as spark:
             result = command(Work(spark, paths, out, options, is_json), **own)
         done = {**head, "state": "done", **result.summary}
@@ -194,16 +197,6 @@ def directory(out: Path, *, for_tables: bool = True) -> Path:
     if for_tables and (found := reader.PATTERN.search(place)):
         raise ConfigurationError(f"{out}: Spark takes {found[0]} for a pattern. Name another directory with --out.")
     return Path(place)
-
-
-@contextmanager
-def _writable(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ConfigurationError(
-            f"{out}: cannot be written: {error.strerror}. Name another directory with --out."
-        ) from error
 
 
 def _begin(out: Path, name: str) -> None:
@@ -336,9 +329,8 @@ def _begun(work: Work) -> sql.DataFrame:
 def _tell(violations: sql.DataFrame, count: int, ties: int) -> None:
     some = violations.orderBy("invariant", "store", "sequence", "number").limit(SHOWN).collect()
     if some:
-        columns = (key("store", rank=2), Column("sequence", 8, keeps_end=True), "number", Column("invariant"))
-        rows = [(one.store, one.sequence, one.number, f"{one.invariant}: {one.detail}") for one in some]
-        table(columns, rows)
+        columns = (key("store", rank=2), Column("sequence", 8, keeps_end=True), "number")
+        table((*columns, Column("invariant", of=lambda one: f"{one.invariant}: {one.detail}")), some)
     if count > len(some):
         say(f"{count - len(some)} more are in the table.")
     if ties:

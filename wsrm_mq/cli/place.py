@@ -78,11 +78,11 @@ class Place(NamedTuple):
 
         return outside.run_once(self.path, verb, dry_run=dry_run, unconfirmed=unconfirmed)
 
-    def query(self, text: str, **values: str | None) -> query.Query:
+    def query(self, text: str) -> query.Query:
         """``views.query.parse``; the partners that are configured here are known."""
         from wsrm_mq.views import query
 
-        return query.parse(text, None, partners=self.settings.partners, **values)
+        return query.parse(text, None, partners=self.settings.partners)
 
     def command(self, text: str) -> str:
         """A command line as ``text``, with the options that name this store."""
@@ -220,20 +220,10 @@ limit_option: Final = click.option(
 paged: Final = together(after_option, limit_option)
 
 
-def in_store(command: Callable[..., Any]) -> Callable[..., Any]:
+def in_store(command: Callable[..., Any], *, with_json: bool = True) -> Callable[..., Any]:
     """Give a command ``--store``, ``--config`` and ``--json``; it is called with the ``Place`` that they mean as first
     argument."""
-    return _placed(command, json_option)
 
-
-def in_store_without_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``in_store`` for a command whose words another program reads."""
-    return _placed(command, lambda placed: placed)
-
-
-def _placed(
-    command: Callable[..., Any], more: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Callable[..., Any]:
     @wraps(command)
     def placed(*args: Any, store: str | None, config: Path | None, is_json: bool = False, **options: Any) -> Any:
         from wsrm_mq.store import store as stores
@@ -251,7 +241,7 @@ def _placed(
             raise
 
     stored = click.option("--store", metavar="PATH", help="The store. Default: the configured one, else wsrm.db.")
-    return stored(config_option(more(placed)))
+    return stored(config_option(json_option(placed) if with_json else placed))
 
 
 _OLDER: Final = "Bring it up to date with `wsrm-mq store migrate`."

@@ -23,17 +23,15 @@ Update = Callable[[int, int, str], None]
 
 
 @contextmanager
-def shown(is_quiet: bool) -> Iterator[Callable[[run.Progress], None]]:
-    """Give a function that shows the progress of a run on standard error."""
-    with _told(is_quiet) as update:
-        yield lambda progress: update(progress.settled, progress.messages, _trouble(progress))
-
-
-@contextmanager
-def messages_shown(messages: int, is_quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that shows, on standard error, how many of ``messages`` are over."""
-    with _told(is_quiet) as update:
-        yield lambda done: update(done, messages, "")
+def shown(is_quiet: bool) -> Iterator[Update]:
+    """Give a function that shows on standard error how far something has come."""
+    if is_quiet:
+        yield lambda _done, _total, _said: None
+    elif sys.stderr.isatty():
+        with _bar() as update:
+            yield update
+    else:
+        yield _lines()
 
 
 @contextmanager
@@ -50,7 +48,7 @@ def tasks_shown(spark: Any, is_quiet: bool) -> Iterator[None]:
                     done, sum(one.numTasks for one in stages), f"tasks of stage {max(one.stageId for one in stages)}"
                 )
 
-    with _told(is_quiet) as update:
+    with shown(is_quiet) as update:
         looking = threading.Thread(target=look, daemon=True)
         looking.start()
         try:
@@ -58,17 +56,6 @@ def tasks_shown(spark: Any, is_quiet: bool) -> Iterator[None]:
         finally:
             is_over.set()
             looking.join()
-
-
-@contextmanager
-def _told(is_quiet: bool) -> Iterator[Update]:
-    if is_quiet:
-        yield lambda _done, _total, _said: None
-    elif sys.stderr.isatty():
-        with _bar() as update:
-            yield update
-    else:
-        yield _lines()
 
 
 @contextmanager
@@ -96,7 +83,7 @@ def _lines() -> Update:
     return update
 
 
-def _trouble(progress: run.Progress) -> str:
+def trouble(progress: run.Progress) -> str:
     """The trouble of a run in a few words; empty where it has none."""
     counts = [
         f"{count} {word}"

@@ -27,14 +27,14 @@ from wsrm_mq.cli.output import (
     fields,
     in_a_line,
     key,
-    rows_of,
     say,
+    table,
     when,
     word,
     write,
 )
 from wsrm_mq.cli.place import Asking, Place, in_store, query_argument
-from wsrm_mq.cli.progress import shown
+from wsrm_mq.cli.progress import shown, trouble
 from wsrm_mq.cli.store import Age
 from wsrm_mq.errors import NotAllowed, NotAnswered, NotFound, StoreError, WSRMError
 from wsrm_mq.events.inert import inert
@@ -207,7 +207,7 @@ def show(place: Place, file: Path, after: int, limit: int, is_all: bool) -> None
             return
         show_header(found.header, refused)
         write("")
-        rows_of(_COLUMNS, numbered)
+        table(_COLUMNS, numbered)
         if some and some[-1][0] < found.header.messages:
             say(f"{found.header.messages - some[-1][0]} more: --after {some[-1][0]}, or --all")
 
@@ -329,7 +329,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
     call = call_of(place, target)
     try:
-        with shown(is_quiet) as on_progress:
+        with shown(is_quiet) as update:
             return running.run_plan(
                 place.path,
                 file,
@@ -337,7 +337,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
                 target=target,
                 call=call,
                 policy_of=policy_of(place),
-                on_progress=on_progress,
+                on_progress=lambda now: update(now.settled, now.messages, trouble(now)),
                 **options,
             )
     except KeyboardInterrupt:

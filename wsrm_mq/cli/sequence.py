@@ -13,7 +13,7 @@ from wsrm_mq.acts import others
 from wsrm_mq.cli import completing
 from wsrm_mq.cli.acts import add_acts
 from wsrm_mq.cli.history import show_ledger
-from wsrm_mq.cli.output import Column, as_json, facts, known, prose, rows_of, say, when, word, write
+from wsrm_mq.cli.output import Column, as_json, facts, known, prose, say, table, when, word, write
 from wsrm_mq.cli.place import (
     Asking,
     Place,
@@ -29,7 +29,7 @@ from wsrm_mq.views.words import counted, moment
 
 if TYPE_CHECKING:
     from wsrm_mq.store import port
-    from wsrm_mq.views import outgoing, query, rows, sentences, verdict
+    from wsrm_mq.views import outgoing, query, rows, verdict
 
 _ENDED: Final = {"failed": "failed: the other side says that it does not know it"}
 """The meaning of an offered sequence's end, where the word does not say it."""
@@ -116,7 +116,15 @@ def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
     groups = sentences.together(db, asked)
     is_whole = sum(one.sequences for one in groups) < sentences.LOOKED_AT
     if place.is_json:
-        as_json(verdicts=[_group_document(place, one) for one in groups], all_looked_at=is_whole)
+        told = ("verdict", "sequences", "held", "examples", "sentence")
+        verdicts = [
+            {
+                **{name: getattr(one, name) for name in told},
+                "next_steps": [step._asdict() for step in place.offered(one.steps)],
+            }
+            for one in groups
+        ]
+        as_json(verdicts=verdicts, all_looked_at=is_whole)
         return
     shorter = shorter_names(db, (name for one in groups for name in one.examples))
     for one in groups:
@@ -126,13 +134,6 @@ def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
         place.show_steps(one.steps)
     if not is_whole:
         say(f"Only the newest {sentences.LOOKED_AT} that fit were looked at.")
-
-
-def _group_document(place: Place, one: sentences.Together) -> dict[str, Any]:
-    return {
-        **{name: getattr(one, name) for name in ("verdict", "sequences", "held", "examples", "sentence")},
-        "next_steps": [step._asdict() for step in place.offered(one.steps)],
-    }
 
 
 def told_replies(replies: outgoing.OutgoingView) -> str:
@@ -220,7 +221,7 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
     """
     from wsrm_mq.views import naming, outgoing, reading
 
-    asked = place.query(query, **terms)
+    asked = place.query(query).having(**terms)
     with place.one_look() as db:
         behind = naming.find_sequence(db, seq) if seq is not None else None
         rows = list(islice(reading.judged(db, asked, after=behind), limit))
@@ -237,7 +238,7 @@ def list_(place: Place, query: str, seq: str | None, limit: int, **terms: str | 
         *(Column("held"), Column("cursor", rank=1), Column("expected", rank=3)),
         *(*told, when("active", "active_at"), Column("from")),
     )
-    rows_of(columns, [_row(view, found) for view, found in rows])
+    table(columns, [_row(view, found) for view, found in rows])
     if len(rows) == limit:
         say(f"There may be more: --after {rows[-1][0].identifier}")
 

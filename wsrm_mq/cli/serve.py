@@ -164,6 +164,16 @@ DRAIN_SECONDS: Final = 30.0
 """How long requests and running operations may take to finish once the server is told to stop."""
 
 
+_listening_options: Final = together(
+    config_option,
+    click.option("--host", help="Address to listen on.  [default: 127.0.0.1]"),
+    click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]"),
+    click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]"),
+)
+_log_options: Final = together(
+    click.option("--log-level", help="debug, info, warning or error."),
+    click.option("--log-format", help="text, or json: one object a line."),
+)
 _tls_options: Final = together(
     click.option("--tls-certificate", metavar="FILE", help="Certificate to show, as PEM.  [default: no TLS]"),
     click.option("--tls-key", metavar="FILE", help="Its key.  [default: in the same file]"),
@@ -173,19 +183,15 @@ _tls_options: Final = together(
 
 @click.command()
 @click.argument("app", metavar="[MODULE:ATTRIBUTE]", required=False)
-@config_option
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
+@_listening_options
 @click.option("--threads", type=int, help="Threads that run two-way operations.  [default: 64]")
-@click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
 @click.option("--path", "paths", multiple=True, help="Cover this path and what is below it only. Repeatable.")
 @click.option("--one-way", multiple=True, help='An action or operation without an answer. Repeatable; or "auto".')
 @click.option("--headers", help="RM headers on their way to the service: pass, demote or strip.")
 @click.option("--acknowledge", help="When a message is acknowledged: stored or delivered.")
 @click.option("--queues", is_flag=True, default=None, help="Offer its queues too, below /queues, to who has a token.")
 @_tls_options
-@click.option("--log-level", help="debug, info, warning or error.")
-@click.option("--log-format", help="text, or json: one object a line.")
+@_log_options
 @click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
 @click.option("--observe-host", help="Address for them.  [default: 127.0.0.1]")
 @click.pass_context
@@ -396,15 +402,11 @@ MANY: Final = 10_000
 
 
 @click.command("queue-server")
-@config_option
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8080]")
-@click.option("--store", metavar="PATH", help="The store.  [default: wsrm.db]")
+@_listening_options
 @_tls_options
 @click.option("--stomp-port", type=int, help="Speak STOMP too, on this port; 0: any.")
 @click.option("--stomp-websocket-port", type=int, help="The same over WebSockets.")
-@click.option("--log-level", help="debug, info, warning or error.")
-@click.option("--log-format", help="text, or json: one object a line.")
+@_log_options
 @click.pass_context
 def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -> None:
     """Offer the queues of a store to programs on other machines, which show a token of `wsrm-mq token add`.

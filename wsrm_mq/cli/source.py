@@ -9,7 +9,7 @@ import click
 
 from wsrm_mq.acts import sequences
 from wsrm_mq.cli.acts import Care, acting, committed
-from wsrm_mq.cli.output import Column, as_json, end_of, facts, prose, rows_of, say, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, facts, prose, say, table, when, word, write
 from wsrm_mq.cli.place import Asking, Place, in_store, now_ms, query_argument
 from wsrm_mq.errors import BadRequest, NotFound, Pending
 from wsrm_mq.views.words import counted
@@ -84,7 +84,7 @@ def show(place: Place, to: str) -> None:
     for one in found:
         facts(_document(one))
         write("")
-        rows_of((*columns, "tries", Column("error", rank=2)), waiting[one.key])
+        table((*columns, "tries", Column("error", rank=2)), waiting[one.key])
 
 
 @source.command()

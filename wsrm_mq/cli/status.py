@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from wsrm_mq.acts import others
-from wsrm_mq.cli.output import Column, as_json, as_line, fields, is_terminal, key, prose, rows_of, when, write
+from wsrm_mq.cli.output import Column, as_json, as_line, fields, is_terminal, key, prose, table, when, write
 from wsrm_mq.cli.place import Place, in_store, now_ms, renamed, shorter_names
 from wsrm_mq.cli.sequence import source_of, told_source
 from wsrm_mq.views.words import moment, size, span
@@ -47,22 +48,12 @@ def kept_as(place: Place, kept: retention.Kept) -> retention.KeptOf:
     return of
 
 
-def lent(db: port.Database) -> Callable[[], Any]:
-    """A function that gives ``db`` to each of several reads."""
-
-    @contextmanager
-    def reader() -> Iterator[port.Database]:
-        yield db
-
-    return reader
-
-
 def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | None = None) -> retention.Pruned:
     """Find what would be pruned, in ``most`` batches; ``None``: in all."""
     from wsrm_mq.queue import retention
 
     found = retention.Pruned()
-    for batch in islice(retention.batches(lent(db), kept, now), most):
+    for batch in islice(retention.batches(partial(nullcontext, db), kept, now), most):
         found = found.plus(batch.expected)
     return found
 
@@ -354,7 +345,7 @@ def _show(place: Place, document: dict[str, Any], found: Look) -> None:
     )
     if at.instances:
         click.echo()
-        rows_of(INSTANCE, at.instances)
+        table(INSTANCE, at.instances)
 
 
 _FAULTED: Final = others.MESSAGES.step("which they are", reason="answered_with_fault")

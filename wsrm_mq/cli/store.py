@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,9 @@ import click
 from wsrm_mq.acts import sequences
 from wsrm_mq.cli.acts import PLACEHOLDERS, Care, acting, ask, begun, careful, carry_out, committed
 from wsrm_mq.cli.archive import export_store
-from wsrm_mq.cli.output import Column, Exit, as_json, fields, rows_of, say, table
+from wsrm_mq.cli.output import Column, Exit, as_json, fields, say, table
 from wsrm_mq.cli.place import Place, in_store, now_ms
-from wsrm_mq.cli.status import AGES, INSTANCE, expected, kept_as, lent
+from wsrm_mq.cli.status import AGES, INSTANCE, expected, kept_as
 from wsrm_mq.errors import NotAllowed, StoreUnconfirmed, store_flag
 from wsrm_mq.views.words import counted, moment, span
 
@@ -77,7 +79,7 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
         why = care.why()
         if care.allows(f"delete {_words(would)}"):
             done = retention.Pruned()
-            for count, batch in enumerate(retention.batches(lent(db), kept, now, **why), 1):
+            for count, batch in enumerate(retention.batches(partial(nullcontext, db), kept, now, **why), 1):
                 began = time.monotonic()
                 done = done.plus(place.run(batch))
                 _let_others_write(db, count, time.monotonic() - began)
@@ -402,7 +404,7 @@ def info(place: Place) -> None:
         ]
     )
     if found["instances"]:
-        rows_of(INSTANCE, found["instances"])
+        table(INSTANCE, found["instances"])
 
 
 def _measured(db: port.Database, place: Place) -> dict[str, Any]:
@@ -439,7 +441,7 @@ def verify(context: click.Context, place: Place) -> None:
     if place.is_json:
         as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
     elif found:
-        table(("broken", "table", "key", Column("detail", None)), found)
+        table((Column("broken", of="invariant"), "table", "key", Column("detail", None)), found)
     if found:
         say(
             f"{place.path}: {counted(len(found), 'finding')}. "
