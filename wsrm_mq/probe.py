@@ -121,10 +121,8 @@ def speak(url: str, combination: Combination, seconds: float) -> Spoken:
 def _ask(url: str, factory: EnvelopeFactory, action: str, envelope: bytes, seconds: float) -> Reply | str:
     """Send an envelope and read the answer: a reply, or the reason why there is none; empty: it was taken without a
     reply."""
-    fields = {"Content-Type": factory.content_type}
-    if factory.soap is SOAPVersion.SOAP_1_1:
-        fields["SOAPAction"] = f'"{action}"'
-    else:
+    fields = factory.fields(envelope)
+    if factory.soap is SOAPVersion.SOAP_1_2:
         fields["Content-Type"] += f'; action="{action}"'
     answer = _exchange(url, seconds, envelope, fields)
     if answer.location is not None:

@@ -90,8 +90,7 @@ def show(is_json: bool, directory: Path) -> None:
 @click.option("--all", "whole", is_flag=True, help="Compare what was compared before, too.")
 @click.option("--no-confirm", is_flag=True, help="Do not tell the store.")
 @named
-@click.pass_context
-def verify(context: click.Context, place: Place, directory: Path, whole: bool, no_confirm: bool, care: Care) -> None:
+def verify(place: Place, directory: Path, whole: bool, no_confirm: bool, care: Care) -> None:
     """Compare an archive with its store.
 
     What was not compared before is compared, with --all every file, and every row that the store still has. Exit status
@@ -111,15 +110,14 @@ def verify(context: click.Context, place: Place, directory: Path, whole: bool, n
         skipped = 0 if whole else len(known.segments) - len(known.unverified)
         known, wrong = batches.verified(directory, known, db, now_ms(), whole=whole)
     is_confirmed = not (wrong or no_confirm) and tell_store(place.path, directory, care.actor)
-    found = [one._asdict() for one in wrong]
     if place.is_json:
-        told = {"differences": found, "confirmed": is_confirmed, "not_read": skipped}
+        told = {"differences": wrong, "confirmed": is_confirmed, "not_read": skipped}
         as_json(archive=known.archive, manifest=known.number, **told)
     elif wrong:
         table((Column("difference", of="kind"), "table", Column("of", None, of="what")), wrong[:SHOWN])
     if wrong:
         say(f"{directory}: {counted(len(wrong), 'difference')} from {place.path}. Nothing was confirmed.")
-        context.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
     say(f"{directory}: has what {place.path} has.")
     if skipped:
         left = counted(skipped, "file was", "files were")

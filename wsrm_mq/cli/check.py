@@ -86,9 +86,7 @@ _THRESHOLD: Final = {"multiple": True, "metavar": "NAME=RANGE", "callback": _thr
 @partial(in_store, with_json=False)  # another program reads its words
 @click.option("-w", "--warning", help="Threshold for WARNING. Repeatable; an empty range is none.", **_THRESHOLD)  # type: ignore[arg-type]
 @click.option("-c", "--critical", help="Threshold for CRITICAL. Repeatable.", **_THRESHOLD)  # type: ignore[arg-type]
-@click.pass_context
 def check(
-    context: click.Context,
     place: Place,
     warning: dict[str, attention.Range | None],
     critical: dict[str, attention.Range | None],
@@ -112,7 +110,7 @@ def check(
     click.echo(f"WSRM {WORDS[worst]} - {_plain(text)} | {' '.join(figures)}")
     if worst and said:
         click.echo(_plain(place.command("wsrm-mq status") + " says more"))
-    context.exit(worst)
+    raise click.exceptions.Exit(worst)
 
 
 def _alarm(name: str, sight: overview.Sight) -> str:

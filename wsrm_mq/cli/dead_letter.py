@@ -87,8 +87,7 @@ def show_letter(place: Place, position: int) -> None:
     if found.confirmed_at is not None:
         steps.pop()
     if place.is_json:
-        next_steps = [step._asdict() for step in place.offered(steps)]
-        as_json(dead_letter=found._asdict(), ledger=[one._asdict() for one in events], next_steps=next_steps)
+        as_json(dead_letter=found, ledger=events, next_steps=place.offered(steps))
         return
     facts(found._asdict())
     show_ledger(events)

@@ -112,9 +112,7 @@ def plan(
 @json_option
 @config_option
 @SETTINGS
-@click.pass_context
 def run(
-    context: click.Context,
     directory: Path,
     paths: tuple[str, ...],
     rate: float | None,
@@ -162,11 +160,11 @@ def run(
         _tell_rehearsal(done, manifest.target, is_json)
         return
     after = found.standing()
-    _tell(directory, after, is_json, this_run=done._asdict())
+    _tell(directory, after, is_json, this_run=done)
     if not (is_json or after.is_done):
         _tell_next(directory, done)
     if not after.is_done:
-        context.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 @replay.command()
@@ -190,8 +188,8 @@ def _allowed(config: Path | None) -> tuple[str, ...]:
 
 def _tell(directory: Path, found: divided.Standing, is_json: bool, **more: Any) -> None:
     if is_json:
-        stopped = [one._asdict() for one in found.stopped]
-        as_json(directory=str(directory), messages=found.messages, delivered=found.delivered, stopped=stopped, **more)
+        told = {"messages": found.messages, "delivered": found.delivered, "stopped": found.stopped}
+        as_json(directory=str(directory), **told, **more)
         return
 
     left = found.messages - found.delivered

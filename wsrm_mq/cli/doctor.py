@@ -372,8 +372,7 @@ MARGIN: Final = 9
 
 @click.command()
 @in_store
-@click.pass_context
-def doctor(context: click.Context, place: Place) -> None:
+def doctor(place: Place) -> None:
     """Examine processes, server, proxy, clock and store, and say how to mend what is wrong. Exit status 1 where
     something is.
 
@@ -402,8 +401,7 @@ def doctor(context: click.Context, place: Place) -> None:
                 for name, report in reports.items()
             },
         )
-        context.exit(Exit.OK if is_well else Exit.FAILED)
-    for name, report in reports.items():
+    for name, report in () if place.is_json else reports.items():
         if not report.troubles:
             word, style = ("ok", "green") if report.is_known else ("unknown", "cyan")
             prose(f"{name}: {report.said}", word, margin=MARGIN, style=style)
@@ -413,4 +411,5 @@ def doctor(context: click.Context, place: Place) -> None:
                 write(f"{'fix: ' if not count else '':>{MARGIN}}{place.command(line)}")
             if one.remark:
                 prose(one.remark, margin=MARGIN)
-    context.exit(Exit.OK if is_well else Exit.FAILED)
+    if not is_well:
+        raise click.exceptions.Exit(Exit.FAILED)

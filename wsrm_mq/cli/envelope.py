@@ -55,7 +55,7 @@ def decode(is_json: bool, file: BinaryIO) -> None:
                 write("")
             _tell(one)
     if any(one.problems for one in messages):
-        raise Stopped("", Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _as_values(told: decoding.Decoded) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def show_connection(place: Place, name: str, after: int, limit: int) -> None:
         *(key("position"), Column("queue", rank=1), known("sequence", shorter), "number", end_of("action")),
         *(word("state"), "reason", when("received", "received_at"), Column("bytes", of="body_size", rank=2)),
     )
-    place.listing("messages", messages, columns, limit=limit, connection=found._asdict())
+    place.listing("messages", messages, columns, limit=limit, connection=found)
 
 
 SHOWN: Final = 6
@@ -211,11 +211,7 @@ def show_failure(place: Place, words: tuple[str, ...]) -> None:
         shorter = shorter_names(db, (one.sequence for one in newest))
     steps = failures.failure_steps(found, query)
     if place.is_json:
-        as_json(
-            failure=found._asdict(),
-            attempts=[one._asdict() for one in newest],
-            next_steps=[step._asdict() for step in place.offered(steps)],
-        )
+        as_json(failure=found, attempts=newest, next_steps=place.offered(steps))
         return
     lists = {"queues": [*found.queues], "partners": [*found.partners]}
     facts({name: value for name, value in {**found._asdict(), **lists}.items() if value is not None})

@@ -132,7 +132,7 @@ def show(place: Place, position: int) -> None:
     detail = {name: value for name, value in found._asdict().items() if name not in ("view", "environ")}
     if place.is_json:
         request = json.loads(found.environ)
-        as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=[e._asdict() for e in events])
+        as_json(message={**found.view._asdict(), **detail, "request": request}, ledger=events)
         return
     facts({**found.view._asdict(), **detail})
     write("")
@@ -265,7 +265,7 @@ def message_attempts(place: Place, position: int, limit: int) -> None:
         listed = failures.attempts(db, position=position, limit=limit)
     if place.is_json:
         state = {"state": found.state, "reason": found.reason, "deliveries": found.deliveries}
-        as_json(position=position, **state, attempts=[one._asdict() for one in listed])
+        as_json(position=position, **state, attempts=listed)
         return
     fields({"state": found.state, "reason": found.reason, "deliveries": found.deliveries}.items())
     if not listed:
@@ -305,7 +305,7 @@ def message_explain(place: Place, which: str) -> None:
                 {
                     **{name: getattr(view, name) for name in names},
                     "sentence": because.sentence,
-                    "next_steps": [step._asdict() for step in place.offered(because.steps)],
+                    "next_steps": place.offered(because.steps),
                 }
                 for view, because in told
             ]
@@ -337,7 +337,7 @@ def message_headers(place: Place, position: int, is_open: bool) -> None:
     soap = _blocks(place, position, environ) if found.has_body else []
     told = [one if is_open or one.name != _SECURITY else one._replace(text="") for one in soap]
     if place.is_json:
-        as_json(position=position, http=http, soap=[one._asdict() for one in told], has_body=found.has_body)
+        as_json(position=position, http=http, soap=told, has_body=found.has_body)
         return
     fields(http.items())
     write("")

@@ -69,8 +69,7 @@ class Stopped(click.ClickException):
         self._below = below
 
     def show(self, file: Any = None) -> None:
-        if self.message:
-            say(f"wsrm-mq: {self.message}")
+        say(f"wsrm-mq: {self.message}")
         for line in self._below:
             say(f"  {line}", keep="\n")
 
@@ -321,12 +320,21 @@ def prose(text: str, head: str = "", *, margin: int = 0, style: str = "") -> Non
 
 def as_json(**document: Any) -> None:
     """One JSON document. It is ASCII, so nothing in it can act on a terminal."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}, indent=2))
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(document)}, indent=2))
 
 
-def as_line(document: Mapping[str, Any]) -> None:
-    """One of several JSON documents, in a line of its own."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
+def as_line(document: Any) -> None:
+    """One of several JSON documents, or rows, in a line of its own."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(document)}))
+
+
+def _plain(value: Any) -> Any:
+    """``value`` with each row in it, which is a named tuple, as a mapping."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Any]) -> None:
@@ -349,10 +357,6 @@ def table(columns: Sequence[str | Column], rows: Iterable[Any]) -> None:
         say(f"No room for {', '.join(left_out)}; --json has all.")
 
 
-def as_document(row: Any) -> dict[str, Any]:
-    return dict(row) if isinstance(row, Mapping) else dict(row._asdict())
-
-
 def listing(
     is_json: bool,
     name: str,
@@ -362,7 +366,7 @@ def listing(
     limit: int | None = None,
     option: str = "--after",
     of: str = "position",
-    document: Callable[[Any], Mapping[str, Any]] = as_document,
+    document: Callable[[Any], Any] = lambda row: row,
     **others: Any,
 ) -> None:
     """Rows, which are named tuples or mappings: as one JSON document with the key ``name``, and ``others``; else as a

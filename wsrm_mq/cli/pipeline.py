@@ -157,7 +157,7 @@ def job(command: Callable[..., Result]) -> Callable[..., Any]:
         else:
             fields((key, value) for key, value in done.items() if key not in ("schema_version", "state"))
         if not result.is_clean:
-            context.exit(Exit.FAILED)
+            raise click.exceptions.Exit(Exit.FAILED)
 
     return _OPTIONS(run)
 

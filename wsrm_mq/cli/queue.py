@@ -176,7 +176,7 @@ def tail(place: Place, name: str, after: int | None, interval: float) -> None:
         browsing.check_peek(consumed(db, name))
     for one in _coming(place, name, after, interval):
         if place.is_json:
-            as_line(one._asdict())
+            as_line(one)
         else:
             told = (one.position, moment(one.received_at), one.state, one.message_id, one.action, one.body_size)
             write("\t".join(cell(value) for value in told), keep="\t")
@@ -334,8 +334,7 @@ def tell_stats(is_json: bool, queue: str, had: browsing.Stats) -> None:
     keeper = had.keeper
     if is_json:
         times = {name: _ms(getattr(had, name)) for name in ("oldest_at", "oldest_age", "last_put_at")}
-        kept = {"keeper": None if keeper is None else keeper._asdict()}
-        as_json(queue=queue, **{**had._asdict(), **times, **kept})
+        as_json(queue=queue, **{**had._asdict(), **times})
         return
     reasons = {f"held: {reason}": count for reason, count in had.held.items()}
     told = {"oldest_at": _time(had.oldest_at), "last_put_at": _time(had.last_put_at)}

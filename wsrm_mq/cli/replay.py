@@ -276,9 +276,7 @@ _MAY_RUN: Final = {"planned": "Run it", "stopped": "Go on where it was"}
 )
 @click.option("--stop-on-error", is_flag=True, help="Enter no more once a message has failed for good.")
 @click.option("--to", "target", metavar="TARGET", help="Another target than the plan says; see `replay plan`.")
-@click.pass_context
 def run(
-    context: click.Context,
     place: Place,
     file: Path,
     rate: float | None,
@@ -317,11 +315,11 @@ def run(
         found_outcomes = rows.outcomes(db, header.id)
         ended = _plan(place, header.id)
     if place.is_json:
-        as_json(plan=ended._asdict(), outcomes=found_outcomes, blocked=list(progress.blocked))
+        as_json(plan=ended, outcomes=found_outcomes, blocked=list(progress.blocked))
     else:
         _tell_end(place, ended, found_outcomes, progress, file)
     if ended.state != "done" or found_outcomes.get("dead"):
-        context.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) -> running.Progress:
@@ -389,7 +387,7 @@ def status(place: Place, plan: str) -> None:
     with place.looking() as db:
         counted = rows.outcomes(db, found.id)
     if place.is_json:
-        as_json(plan=found._asdict(), outcomes=counted)
+        as_json(plan=found, outcomes=counted)
         return
     facts(found._asdict())
     write("")
@@ -402,8 +400,7 @@ def status(place: Place, plan: str) -> None:
 @in_store
 @acting
 @click.argument("plan", metavar="PLAN", shell_complete=completing.values("a plan"))
-@click.pass_context
-def cancel(context: click.Context, place: Place, plan: str, care: Care) -> None:
+def cancel(place: Place, plan: str, care: Care) -> None:
     """Let a plan run no more. What it has entered and is not delivered is taken back, also from a service that
     delivers it; what waited for delivery before goes to the dead letters. PLAN is its id, the beginning of it, or its
     file.
@@ -435,7 +432,7 @@ def cancel(context: click.Context, place: Place, plan: str, care: Care) -> None:
     if place.is_json:
         as_json(plan=found.id, withdrawn=withdrawn, left=left, dry_run=care.dry_run)
     if left:
-        context.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _plan(place: Place, text: str) -> rows.PlanView:

@@ -89,11 +89,11 @@ def _explain_one(place: Place, db: port.Database, name: str, *, for_partner: boo
             verdict=found.word,
             sentence=why.sentence,
             next_step=offered[0].command if offered else None,
-            next_steps=[one._asdict() for one in offered],
+            next_steps=offered,
             source=source,
             target=found.at.target,
-            replies=replies._asdict() if replies is not None else None,
-            sent=[one._asdict() for one in sent],
+            replies=replies,
+            sent=sent,
             facts=found.facts,
         )
         return
@@ -120,7 +120,7 @@ def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
         verdicts = [
             {
                 **{name: getattr(one, name) for name in told},
-                "next_steps": [step._asdict() for step in place.offered(one.steps)],
+                "next_steps": place.offered(one.steps),
             }
             for one in groups
         ]
@@ -266,7 +266,7 @@ def show(place: Place, part: str) -> None:
         shorter = shorter_names(db, [view.identifier])
         events, replies = reading.ledger(db, view.identifier), outgoing.outgoing(db, view.identifier)
     if place.is_json:
-        as_json(sequence=_document(view, found, replies), ledger=[event._asdict() for event in events])
+        as_json(sequence=_document(view, found, replies), ledger=events)
         return
     facts({name: value for name, value in view._asdict().items() if name not in UNSHOWN})
     write("")
@@ -298,7 +298,7 @@ def _document(view: rows.SequenceView, found: verdict.Verdict, replies: outgoing
         "received": [list(one) for one in view.received],
         "held": view.held,
         "owner": view.owner,
-        "replies": replies._asdict() if replies is not None else None,
+        "replies": replies,
         "verdict": found.word,
         "sentence": sentences.explanation(found).sentence,
     }

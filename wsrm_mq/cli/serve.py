@@ -194,8 +194,7 @@ _tls_options: Final = together(
 @_log_options
 @click.option("--observe-port", type=int, help="Serve /metrics and /healthz on this port of --observe-host; 0: any.")
 @click.option("--observe-host", help="Address for them.  [default: 127.0.0.1]")
-@click.pass_context
-def serve(context: click.Context, /, app: str | None, config: Path | None, **flags: Any) -> None:
+def serve(app: str | None, config: Path | None, **flags: Any) -> None:
     """Serve the WSGI or ASGI application MODULE:ATTRIBUTE, made reliable with the options given here, in WSRM_MQ_*
     and in wsrm-mq.toml. One that is wrapped already is served as it is.
 
@@ -212,7 +211,7 @@ def serve(context: click.Context, /, app: str | None, config: Path | None, **fla
     if not is_over:
         sys.stderr.flush()
         os._exit(status)  # a thread that never ends would keep the process
-    context.exit(status)
+    raise click.exceptions.Exit(status)
 
 
 def _read(config: Path | None, **flags: Any) -> loading.Loaded:
@@ -407,8 +406,7 @@ MANY: Final = 10_000
 @click.option("--stomp-port", type=int, help="Speak STOMP too, on this port; 0: any.")
 @click.option("--stomp-websocket-port", type=int, help="The same over WebSockets.")
 @_log_options
-@click.pass_context
-def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -> None:
+def queue_server(config: Path | None, **flags: Any) -> None:
     """Offer the queues of a store to programs on other machines, which show a token of `wsrm-mq token add`.
 
     The address is written to standard output. On one that other machines reach there has to be a token, and TLS here or
@@ -427,4 +425,4 @@ def queue_server(context: click.Context, /, config: Path | None, **flags: Any) -
     stopped_by, all_answered = listener.run(served, telling.tell, served.ending)
     if not all_answered:
         say("wsrm-mq: some requests were cut off; their clients will ask again.")
-    context.exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)
+    raise click.exceptions.Exit(Exit.INTERRUPTED if stopped_by == signal.SIGINT else Exit.OK)

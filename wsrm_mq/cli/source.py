@@ -112,7 +112,7 @@ def explain(place: Place, to: str | None) -> None:
             explanations=[
                 {
                     **{"to": one.to, "sequence": one.sequence, "explanation": sentence},
-                    "next_steps": [step._asdict() for step in place.offered(steps)],
+                    "next_steps": place.offered(steps),
                 }
                 for one, sentence, steps in told
             ]

@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -53,7 +52,7 @@ def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | No
     from wsrm_mq.queue import retention
 
     found = retention.Pruned()
-    for batch in islice(retention.batches(partial(nullcontext, db), kept, now), most):
+    for batch in islice(retention.batches(lambda: nullcontext(db), kept, now), most):
         found = found.plus(batch.expected)
     return found
 
@@ -164,7 +163,7 @@ def _finding(place: Place, finding: attention.Finding) -> dict[str, Any]:
         "verdict": fact.verdict,
         "source": source_of(place, fact.view) if fact.view is not None else None,
         "target": fact.target,
-        "next_steps": [one._asdict() for one in place.offered(fact.steps)],
+        "next_steps": place.offered(fact.steps),
     }
 
 
@@ -262,7 +261,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
     return {
         "at": sight.now,
         "attention": [_finding(place, one) for few in _first(found.findings, TOLD).values() for one in few],
-        "instances": [one._asdict() for one in at.instances],
+        "instances": at.instances,
         "dead_instances": at.dead_instances,
         "sequences": states,
         "verdicts": sight.verdicts.words,
@@ -279,9 +278,9 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "dead_letters_unconfirmed": at.dead_letters_unconfirmed,
         "faulted": at.faulted,
         "faulted_in_all": at.faulted_in_all,
-        "refused": [one._asdict() for one in at.refused],
+        "refused": at.refused,
         "rates": {name: round(value, 1) for name, value in rates.items()},
-        "counters": [one._asdict() for one in found.counts],
+        "counters": found.counts,
         "tokens": found.tokens_that(have_expired=False),
         "tokens_expired": found.tokens_that(have_expired=True),
         "store_bytes": at.file_bytes,
@@ -290,7 +289,7 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
         "disk_full": at.is_reserve_spent,
         "unconfirmed": sight.doubt,
         "unserved": {
-            "queues": [one._asdict() for one in at.unserved],
+            "queues": at.unserved,
             "next_step": next((place.line(one.steps[0]) for one in store_findings.unserved(sight)), None),
         },
         "blocked": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,7 @@ def prune(place: Place, older_than: int, ended_before: int | None, care: Care) -
         why = care.why()
         if care.allows(f"delete {_words(would)}"):
             done = retention.Pruned()
-            for count, batch in enumerate(retention.batches(partial(nullcontext, db), kept, now, **why), 1):
+            for count, batch in enumerate(retention.batches(lambda: nullcontext(db), kept, now, **why), 1):
                 began = time.monotonic()
                 done = done.plus(place.run(batch))
                 _let_others_write(db, count, time.monotonic() - began)
@@ -420,14 +419,13 @@ def _measured(db: port.Database, place: Place) -> dict[str, Any]:
         "reclaimable": driver.space(db).reclaimable,
         "wal_size": driver.log_bytes(place.path),
         **rows.contents(db),
-        "instances": [one._asdict() for one in rows.live_instances(db)],
+        "instances": rows.live_instances(db),
     }
 
 
 @store.command()
 @in_store
-@click.pass_context
-def verify(context: click.Context, place: Place) -> None:
+def verify(place: Place) -> None:
     """Check that the file is whole and agrees with itself. The service may go on meanwhile; the whole file is
     read.
 
@@ -439,7 +437,7 @@ def verify(context: click.Context, place: Place) -> None:
     with place.looking() as db:
         found, doubt = list(invariants.all_findings(db)), place.unconfirmed(db)
     if place.is_json:
-        as_json(path=str(place.path), findings=[one._asdict() for one in found], unconfirmed=doubt)
+        as_json(path=str(place.path), findings=found, unconfirmed=doubt)
     elif found:
         table((Column("broken", of="invariant"), "table", "key", Column("detail", None)), found)
     if found:
@@ -447,7 +445,7 @@ def verify(context: click.Context, place: Place) -> None:
             f"{place.path}: {counted(len(found), 'finding')}. "
             "Keep a copy of the file as it is before you change anything."
         )
-        context.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
     say(f"{place.path}: nothing is wrong ({len(invariants.INVARIANTS)} invariants).")
     if doubt is not None:
         say(f"No service starts on it: it {doubt}")

@@ -77,7 +77,8 @@ def add(
     shown = None if care.dry_run else secret
     would, did = f"let {name} {_told(grants)}{until}", f"{name} may {_told(grants)}{until}."
     did += "" if shown is None else " Its secret is shown only now:"
-    answer = {"token": name, "secret": shown, "certificate": certificate, "grants": grants, "expires_at": ends}
+    told = [list(one) for one in grants]
+    answer = {"token": name, "secret": shown, "certificate": certificate, "grants": told, "expires_at": ends}
     changed(place.is_json, care.dry_run, would, did, **answer)
     if shown is not None and not place.is_json:
         write(shown)
@@ -112,7 +113,9 @@ def list_(place: Place) -> None:
         *(key("name"), Column("may", 24, of="grants", whole=_told), when("expires", "expires_at")),
         *(when("used", "used_at", rank=1), Column("certificate", rank=2), when("made", "created_at", rank=2)),
     )
-    rows = [{name: value for name, value in one._asdict().items() if name != "digest"} for one in found]
+    rows = [{**one._asdict(), "grants": [list(grant) for grant in one.grants]} for one in found]
+    for row in rows:
+        del row["digest"]
     place.listing("tokens", rows, columns)
 
 

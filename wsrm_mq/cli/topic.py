@@ -187,7 +187,7 @@ def show_subscription(place: Place, name: str) -> None:
         others.DROP.step("it collects nothing more, and what it has is given up", name),
     )
     if place.is_json:
-        as_json(subscription=_subscription(one, its), next_steps=[step._asdict() for step in place.offered(steps)])
+        as_json(subscription=_subscription(one, its), next_steps=place.offered(steps))
         return
     facts(_subscription(one, its))
     write("")
