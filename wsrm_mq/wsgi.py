@@ -124,30 +124,30 @@ class WSRMMiddleware(Served):
             body = read_body(environ, limit=front.settings.max_body)
             if front.asks:
                 front.ask_for_wsdl(client)
-            answer = self._answer(self._begin(client, environ, body, start_response), environ)
+            while True:
+                try:
+                    begun = front.begin(client, environ, body, start_response)
+                    break
+                except NameNotKnown as name:
+                    self._look_up(client, name.host)
+            answer = self._answer(begun, environ)
         except REFUSED as error:
             answer = front.refusal(error)
         if isinstance(answer, Forward):
             return self._forward(environ, start_response, body, answer)
         return _send(answer, start_response)
 
-    def _begin(
-        self, client: Client, environ: Environ, body: Body, start_response: StartResponse
-    ) -> Answer | Forward | Commit:
-        """Where a name has to be looked up, that is waited for, by as few requests at a time as wait for a gap."""
+    def _look_up(self, client: Client, host: str) -> None:
+        """Wait for the look-up of a name, with as few requests at a time as wait for a gap."""
         front = self._front
-        while True:
-            try:
-                return front.begin(client, environ, body, start_response)
-            except NameNotKnown as name:
-                waiters, who, most = front.engine.waiters, client.who or "", front.settings.max_waiting_peer
-                if not waiters.enter(who, most, bounded=True):
-                    raise NameServerSilent(name.host) from None
-                try:
-                    found, seconds = front.looked_up(client, name.host)
-                    wait_for((found,), seconds)
-                finally:
-                    waiters.leave(who, bounded=True)
+        waiters, who = front.engine.waiters, client.who or ""
+        if not waiters.enter(who, front.settings.max_waiting_peer, bounded=True):
+            raise NameServerSilent(host)
+        try:
+            found, seconds = front.looked_up(client, host)
+            wait_for((found,), seconds)
+        finally:
+            waiters.leave(who, bounded=True)
 
     def _answer(self, begun: Answer | Forward | Commit, environ: Environ) -> Answer | Forward:
         if not isinstance(begun, Commit):

@@ -122,5 +122,5 @@ def test_an_action_by_default_is_made_of_names(namespace: str, action: str) -> N
     assert default_action(namespace, "Quotes", "Ask") == action
     operations = '<w:operation name="o"><w:input name="Ask"/></w:operation><w:operation name="x"/>'
     named = f'<w:portType name="T">{operations}</w:portType>'
-    assert input_names(service(others=named)) == {("{urn:t}T", "o"): "Ask"}
-    assert input_names(b"no WSDL") == {}
+    assert input_names([service(others=named)]) == {("{urn:t}T", "o"): "Ask"}
+    assert input_names([b"no WSDL"]) == {}

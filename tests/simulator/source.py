@@ -16,7 +16,6 @@ from tests.simulator.wire import Wire
 from wsrm_mq.delivery.hanging import SENDING
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posting import Posting, has_taken
-from wsrm_mq.delivery.watch import tell_ends
 from wsrm_mq.errors import StoreError
 from wsrm_mq.queue.policy import QueuePolicy, Resend
 from wsrm_mq.source import RMSource
@@ -78,8 +77,7 @@ class Program(RMSource):
         """As an engine has it that sends."""
         hearing = Hearing(lambda _partner: self._policy, process.events, process.hand_over)  # type: ignore[arg-type]
         posting = Posting(process.store, self._persistent, hearing, _no_service)
-        chores = (self._tend, partial(tell_ends, process.store, lambda claim: process.dispatcher.give(claim)))
-        return Work(posting, self._persistent.left_alone, SENDING, chores)
+        return Work(posting, self._persistent.left_alone, SENDING, (self._tend,))
 
     # calls of the program, each in a task of its own
 

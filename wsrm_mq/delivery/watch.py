@@ -39,22 +39,11 @@ POLL_SECONDS: Final = 1.0
 BATCH: Final = 200
 """Sequences taken, told or ended in one turn, each in one transaction."""
 
-# Chores of the watch.
-#
-# The end of an offered sequence that is to be told at an address, and that no process of the service has noticed: the
-# last message of the one that it answers was settled by a consumer, or given up.
-
-
-def tell_ends(store: Store, give: Callable[[Claim], object]) -> None:
-    """``give`` takes the claims on what leaves."""
-    with store.reader() as db:
-        rows = db.execute(OVER, {"count": BATCH, "foreign": store.foreign(db)}).fetchall()
-    if rows:
-        for sends in store.call(lambda tx: _end(tx, [key for (key,) in rows])):
-            give(sends)
-
 
 def _end(tx: Transaction, keys: Sequence[int]) -> list[Claim]:
+    """End offered sequences, and have that told at their addresses, where no process of the service has noticed: the
+    last message of the one that each answers was settled by a consumer, or given up. Answers the claims on what
+    leaves."""
     claims: list[Claim] = []
     for key in keys:
         outbound = tx.outbound(key)
@@ -363,6 +352,7 @@ class Watch:
                 db.execute(statement, look).fetchone() is not None
                 for statement in (lanes.DUE, lanes.DISCARDING, lanes.RUNNABLE_SENDS)
             )
+            over = [key for (key,) in db.execute(OVER, {**look, "count": BATCH}).fetchall()]
             has_due = is_over and db.execute(lanes.DUE, {**look, "now": self._store.reached()}).fetchone() is not None
             if self._store.serving.sends:
                 look["foreign"] = self._store.foreign(db, sends=False)
@@ -378,6 +368,8 @@ class Watch:
             for claim in self._store.call(lambda tx: ownership.runnable(tx, BATCH, self._sent, sends=True)):
                 self._sent = claim.lane
                 self._dispatcher.give(claim)
+        for claim in self._store.call(lambda tx: _end(tx, over)) if over else ():
+            self._dispatcher.give(claim)
         ended = self._store.call(lambda tx: ending.expire_due(tx, BATCH)) if has_due else 0
         more_tails = has_tails and self._store.call(lambda tx: ending.bury_tails(tx, BURIED))
         return len(claims) == BATCH or ended > 0 or more_tails

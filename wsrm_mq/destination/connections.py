@@ -69,7 +69,7 @@ def _address(element: str) -> str | None:
 
 
 try:
-    import uwsgi  # there where uWSGI serves, and nowhere else
+    import uwsgi as uwsgi  # there where uWSGI serves, and nowhere else
 except ImportError:
     uwsgi = None
 if not hasattr(uwsgi, "connection_fd"):  # a directory of that name can be imported too

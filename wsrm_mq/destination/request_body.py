@@ -6,11 +6,13 @@ A large body goes to a temporary file as it comes in; it is never whole in memor
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from wsrm_mq.destination.connections import uwsgi
 from wsrm_mq.envelope.stream import (
     TAIL_BYTES,
     Limits,
@@ -111,11 +113,7 @@ def _ending(environ: Mapping[str, Any]) -> Any:
         raise BodyRefused(400, "Content-Length is not a number.")
     if environ.get("wsgi.input_terminated") or "asgi.scope" in environ:
         return environ["wsgi.input"]
-    try:
-        import uwsgi
-    except ImportError:
-        raise BodyRefused(411, "Send Content-Length.") from None
-    if not hasattr(uwsgi, "chunked_read"):  # a directory of that name can be imported too
+    if uwsgi is None:
         raise BodyRefused(411, "Send Content-Length.")
     return _Chunks(uwsgi.chunked_read)
 
@@ -144,7 +142,14 @@ def source_of(client: Client, body: Body, limits: Limits) -> Source:
 
 def shows_its_end(client: Client, body: Body, limits: Limits) -> bool:
     """Whether the last bytes tell that nothing is missing. What is compressed does not show its end."""
-    if client.content_encoding or not looks_whole(body.tail(TAIL_BYTES), client.content_type):
+    if client.content_encoding:
+        return False
+    end = body.content
+    if end is None:
+        file = body.open()
+        file.seek(-min(TAIL_BYTES, body.size), os.SEEK_END)
+        end = file.read()
+    if not looks_whole(end[-TAIL_BYTES:], client.content_type):
         return False
     return body.is_counted or ends_once(source_of(client, body, limits), client.content_type)
 

@@ -30,8 +30,8 @@ def read_fault(
 ) -> tuple[RMVersion, SequenceFault] | None:
     """The fault of WS-RM or WS-MakeConnection in an envelope whose ``outline`` was read from ``source``; ``None`` for
     any other fault, which is the application's."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        envelope = bytes(source[: limits.header_bytes])
+    if isinstance(source, bytes):
+        envelope = source[: limits.header_bytes]
     else:
         head = b"".join(outline.read)
         envelope = head + b"".join(pieces(source, limits.header_bytes - len(head)))

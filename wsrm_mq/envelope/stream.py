@@ -5,6 +5,7 @@ parsed (SEC-026), the envelope among them, which may be a part of several, its e
 from __future__ import annotations
 
 import codecs
+import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -120,27 +121,12 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-Source = bytes | bytearray | memoryview | Readable
-
-
-class _Slices:
-    """Bytes in memory, read like a file and without being copied as a whole."""
-
-    __slots__ = ("_body", "_position")
-
-    def __init__(self, body: bytes | bytearray | memoryview) -> None:
-        self._body = memoryview(body)
-        self._position = 0
-
-    def read(self, size: int, /) -> bytes:
-        piece = bytes(self._body[self._position : self._position + size])
-        self._position += len(piece)
-        return piece
+Source = bytes | Readable
 
 
 def readable(source: Source) -> Readable:
-    """``source`` as a file."""
-    return _Slices(source) if isinstance(source, bytes | bytearray | memoryview) else source
+    """``source`` as a file. Bytes are not copied as a whole."""
+    return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
 def pieces(source: Source, limit: int, longest: int | None = None) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ corrected. And it writes the address into its WSDL that was asked for first, whi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -127,21 +127,15 @@ def written(root: Any) -> bytes:
 
 def imports_in(document: bytes) -> list[str]:
     """The addresses of the documents that a WSDL imports, as they stand there."""
-    try:
-        root = parsed(document)
-    except ValueError:
-        return []
-    return [one.get("location") for one in root.iterchildren(wsdl_name("import")) if one.get("location")]
+    imports = (one for root in _roots([document]) for one in root.iterchildren(wsdl_name("import")))
+    return [one.get("location") for one in imports if one.get("location")]
 
 
-def input_names(document: bytes) -> dict[tuple[str, str], str]:
-    """The names of inputs that a WSDL gives: ``{namespace}portType`` and operation → name."""
-    try:
-        root = parsed(document)
-    except ValueError:
-        return {}
+def input_names(documents: Collection[bytes]) -> dict[tuple[str, str], str]:
+    """The names of inputs that the documents of a WSDL give: ``{namespace}portType`` and operation → name."""
     return {
         (f"{{{root.get('targetNamespace', '')}}}{owner.get('name')}", operation.get("name")): received.get("name")
+        for root in _roots(documents)
         for owner, operation in _operations(root, "portType")
         for received in operation.iterchildren(wsdl_name("input"))
         if received.get("name")
@@ -360,7 +354,7 @@ class Asserted(NamedTuple):
     """The version of WS-Addressing that goes with RM 1.0."""
 
 
-def asserted(documents: Sequence[bytes], service: str | None = None, port: str | None = None) -> Asserted:
+def asserted(documents: Collection[bytes], service: str | None = None, port: str | None = None) -> Asserted:
     """Read the policy of a port in the documents of a WSDL, which import one another; without names the first one.
     Of alternatives in several versions the newest is taken, whether it is optional or not (POL-007, POL-012); 1.1 where
     there is none, or no WSDL 1.1."""
@@ -378,7 +372,7 @@ def asserted(documents: Sequence[bytes], service: str | None = None, port: str |
     )
 
 
-def _roots(documents: Sequence[bytes]) -> Iterator[Any]:
+def _roots(documents: Collection[bytes]) -> Iterator[Any]:
     for document in documents:
         try:
             yield parsed(document)

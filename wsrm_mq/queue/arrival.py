@@ -74,14 +74,6 @@ class Body:
         self.file.seek(0)
         return self.file
 
-    def tail(self, size: int) -> bytes:
-        """The last ``size`` bytes."""
-        if self.content is not None:
-            return self.content[-size:]
-        assert self.file is not None
-        self.file.seek(max(0, self.size - size))
-        return self.file.read(size)
-
 
 class Arrival(NamedTuple):
     """A message with a Sequence header, or one that gets its place when it is stored. ``environ`` is the part of the

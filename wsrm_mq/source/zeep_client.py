@@ -101,7 +101,7 @@ def action_of(operation: Any) -> str:
 
 def _name_actions(client: zeep.Client, documents: list[bytes]) -> None:
     """Give an operation without any action the one that the name of its input makes, which zeep does not keep."""
-    named = {key: name for document in documents for key, name in input_names(document).items()}
+    named = input_names(documents)
     for operation in _operations_of(client):
         port_type = operation.binding.port_name
         name = named.get((port_type.text, operation.name))
