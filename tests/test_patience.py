@@ -17,8 +17,8 @@ import pytest
 from tests.support.in_process import FACTORY, TWO_WAY, InProcess, until
 from tests.support.stored import Stored, write_locked
 from tests.test_asgi_in_process import ANSWER, asked
+from wsrm_mq import engine
 from wsrm_mq.asgi import WSRMASGIMiddleware
-from wsrm_mq.engine import engine
 from wsrm_mq.store.sqlite import connection as store_connection
 from wsrm_mq.store.store import Store
 from wsrm_mq.testing import ASGIWire, Reply

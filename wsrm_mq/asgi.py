@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -338,36 +337,22 @@ class WSRMASGIMiddleware(Served):
             settlement, left = await completions[0].settled(left)
             if settlement is not None:
                 return self._front.destination.settled(commit, wait, settlement)
-        answer = await self._wait(commit, wait, receive, left)
-        if answer is wait.otherwise:
-            self._front.gave_up(commit, wait)
-        return answer
+        return await self._wait(commit, wait, receive, left)
 
     async def _wait(self, commit: Commit, wait: Wait, receive: Receive, patience: float) -> Answer:
-        """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), and no
-        longer than the client does. Few requests at a time wait for a gap."""
-        front, who = self._front, commit.request.who
-        waiters = front.engine.waiters
-        event = _LoopEvent(asyncio.get_running_loop())
-        with waiters.expecting(wait.position, event):
-            settled = front.settled(commit, wait)
-            if settled is not None:
-                return settled
-            if not waiters.enter(who, commit.request.peer.max_waiting, bounded=wait.bounded):
-                return wait.otherwise
-            gone = asyncio.ensure_future(_until_gone(receive))
+        """``Front.waiting``, no longer than the client does."""
+        event, gone = _LoopEvent(asyncio.get_running_loop()), asyncio.ensure_future(_until_gone(receive))
+        with contextlib.closing(self._front.waiting(commit, wait, event, patience)) as waiting:
             try:
-                deadline = time.monotonic() + patience
-                while (left := deadline - time.monotonic()) > 0 and not (front.is_ending or gone.done()):
-                    # Once a second it looks by itself: a wake-up from another process can be lost.
-                    await event.wait(min(left, 1.0), gone)
-                    settled = front.settled(commit, wait)
-                    if settled is not None:
-                        return settled
+                seconds = next(waiting)
+                while True:
+                    await event.wait(seconds, gone)
+                    seconds = waiting.send(gone.done())
+            except StopIteration as over:
+                answer: Answer = over.value
+                return answer
             finally:
                 gone.cancel()
-                waiters.leave(who, bounded=wait.bounded)
-        return wait.otherwise
 
     # the wrapped application, unreliably
 

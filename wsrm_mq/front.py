@@ -8,7 +8,8 @@ in its own way.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+import time
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,7 @@ from wsrm_mq.config.loading import named_operations
 from wsrm_mq.config.settings import Partner
 from wsrm_mq.contrib import spyne_compat  # with which Spyne can be imported on Python 3.12 and later
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
+from wsrm_mq.delivery.completion import Settable
 from wsrm_mq.delivery.watch import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.commits import OPTION, Fetching, Reach
@@ -296,7 +298,33 @@ class Front:
         sending = self.engine.acknowledging
         return sending is not None and sending.send(message, who, about)
 
-    def settled(self, commit: Commit, wait: Wait) -> Answer | None:
+    def waiting(
+        self, commit: Commit, wait: Wait, event: Settable, patience: float, *, may_wait: bool = True
+    ) -> Generator[float, bool | None, Answer]:
+        """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16), where it
+        may. Yields the seconds to wait for ``event``, and is sent whether the client is gone; answers the answer. Few
+        requests at a time wait for a gap."""
+        waiters, who = self.engine.waiters, commit.request.who
+        with waiters.expecting(wait.position, event):
+            settled = self._settled(commit, wait)
+            if settled is not None:
+                return settled
+            if may_wait and waiters.enter(who, commit.request.peer.max_waiting, bounded=wait.bounded):
+                is_gone: bool | None = False
+                deadline = time.monotonic() + patience
+                try:
+                    while (left := deadline - time.monotonic()) > 0 and not (self.is_ending or is_gone):
+                        # Once a second it looks by itself: a wake-up from another process can be lost.
+                        is_gone = yield min(left, 1.0)
+                        settled = self._settled(commit, wait)
+                        if settled is not None:
+                            return settled
+                finally:
+                    waiters.leave(who, bounded=wait.bounded)
+        self._gave_up(commit, wait)
+        return wait.otherwise
+
+    def _settled(self, commit: Commit, wait: Wait) -> Answer | None:
         """The answer to a request that waits for a message; ``None`` while that is not settled, and where the store
         cannot say: the message is stored, which an error would deny."""
         policy = commit.request.peer.policy if commit.arrival is not None else None
@@ -333,7 +361,7 @@ class Front:
 
         self.engine.store.submit(partial(taken, position=position), lambda _done, _error: None, lingers=True)
 
-    def gave_up(self, commit: Commit, wait: Wait) -> None:
+    def _gave_up(self, commit: Commit, wait: Wait) -> None:
         """A request waits no longer for its reply, which may be fetched at once when it is there."""
         self._tell_unknown(commit)
         if commit.may_answer_later:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait as wait_for
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
@@ -178,38 +178,20 @@ class WSRMMiddleware(Served):
             settlement, left = completions[0].wait(left)
             if settlement is not None:
                 return destination.settled(commit, answer, settlement)
-        waited = self._wait(commit, answer, environ, left)
-        if waited is answer.otherwise:
-            self._front.gave_up(commit, answer)
-        return waited
+        return self._wait(commit, answer, environ, left)
 
     def _wait(self, commit: Commit, wait: Wait, environ: Environ, patience: float) -> Answer:
-        """Wait for a message to be settled, at most ``patience`` seconds, which begin as ``hold_wait`` (I16).
-
-        Few requests at a time wait for a gap, and none where the server has one thread: it could not take the request
+        """``Front.waiting``. Where the server has one thread, no request waits for a gap: it could not take the one
         that fills it."""
-        front, who = self._front, commit.request.who
-        waiters = front.engine.waiters
         event = Signal()
-        with waiters.expecting(wait.position, event):
-            settled = front.settled(commit, wait)
-            if settled is not None:
-                return settled
-            if wait.bounded and not environ.get("wsgi.multithread", True):
-                return wait.otherwise
-            if not waiters.enter(who, commit.request.peer.max_waiting, bounded=wait.bounded):
-                return wait.otherwise
+        may_wait = not wait.bounded or environ.get("wsgi.multithread", True)
+        with closing(self._front.waiting(commit, wait, event, patience, may_wait=may_wait)) as waiting:
             try:
-                deadline = time.monotonic() + patience
-                while (left := deadline - time.monotonic()) > 0 and not front.is_ending:
-                    # Once a second it looks by itself: a wake-up from another process can be lost.
-                    event.wait(min(left, 1.0))
-                    settled = front.settled(commit, wait)
-                    if settled is not None:
-                        return settled
-            finally:
-                waiters.leave(who, bounded=wait.bounded)
-        return wait.otherwise
+                while True:
+                    event.wait(next(waiting))
+            except StopIteration as over:
+                answer: Answer = over.value
+                return answer
 
     # the wrapped application, unreliably
 
