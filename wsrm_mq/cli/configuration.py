@@ -185,14 +185,7 @@ def show_partner(config: Path | None, is_json: bool, name: str) -> None:
         known = ", ".join(configured_here.partners) or "none"
         raise NotFound(f"There is no partner {name}; those of the configuration: {known}.")
     own = writing.as_values(configured_here)["partners"][name]
-    rows = [
-        (
-            option,
-            configured_here.effective(option, section) if option in settings.OPTIONS else getattr(section, option),
-            option in own,
-        )
-        for option in settings.PARTNER_OPTIONS
-    ]
+    rows = [(option, configured_here.effective(option, section), option in own) for option in settings.PARTNER_OPTIONS]
     if is_json:
         as_json(name=name, options={option: {"value": value, "own": is_own} for option, value, is_own in rows})
         return

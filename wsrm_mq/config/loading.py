@@ -19,13 +19,15 @@ from wsrm_mq.sequence.terms import DeliveryAssurance
 # Options that contradict each other, each pair with advice.
 
 Of = Callable[[str], Any]
+Contradiction = tuple[Callable[[Of], bool], str]
+"""A test, and the sentence for the user."""
 
 
 def _discards(of: Of) -> bool:
     return of("behavior") is not IncompleteSequenceBehavior.NO_DISCARD or of("on_incomplete") == "dead_letter"
 
 
-_CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
+_CONTRADICTIONS: Final[tuple[Contradiction, ...]] = (
     (
         lambda of: (
             of("behavior") is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
@@ -56,9 +58,29 @@ _CONTRADICTIONS: Final[tuple[tuple[Callable[[Of], bool], str], ...]] = (
         'source that it does not. Set another assurance, or mode = "dispatch".',
     ),
 )
-"""Contradictions of options that a partner may have too: a test, and the sentence for the user."""
+"""Contradictions of options that a partner may have too."""
 
-_FROM_PROXIES: Final = "connection_header", "address_header", "client_name_header"
+_OF_PARTNERS: Final[Contradiction] = (
+    lambda of: of("acknowledgement_interval") is not None and of("one_way_answer") != "empty" and not of("decoupled"),
+    "acknowledgement_interval puts acknowledgements off, and every answer carries one. "
+    'Set one_way_answer = "empty" or decoupled, or leave acknowledgement_interval out.',
+)
+
+
+def _from_proxies(option: str) -> Contradiction:
+    return (
+        lambda of: of(option) is not None and not of("trusted_proxies"),
+        f"{option} is believed from trusted_proxies only, and there are none. Name the proxies, or leave {option} out.",
+    )
+
+
+_GENERAL: Final[tuple[Contradiction, ...]] = (
+    (
+        lambda of: of("tls_key") is not None and of("tls_certificate") is None,
+        "tls_key is the key of tls_certificate, and there is none. Name that too, or leave tls_key out.",
+    ),
+    *map(_from_proxies, ("connection_header", "address_header", "client_name_header")),
+)
 
 
 class _NotKnown(Exception):
@@ -69,33 +91,20 @@ def _contradictions(settings: Settings, wrong: Collection[str] = ()) -> Iterator
     """Answer a sentence for each contradiction in ``settings``. The options ``wrong`` have no valid value, and
     contradict nothing."""
 
-    def known(partner: Partner | None = None) -> Of:
+    def told(contradictions: Iterable[Contradiction], partner: Partner | None = None) -> list[str]:
         def of(option: str) -> Any:
             if option in wrong:
                 raise _NotKnown
             return settings.effective(option, partner)
 
-        return of
+        return [text for contradicts, text in contradictions if _holds(contradicts, of)]
 
-    general = [text for contradicts, text in _CONTRADICTIONS if _holds(contradicts, known())]
-    yield from general
+    shared = told(_CONTRADICTIONS)
+    yield from shared
     for name, partner in settings.partners.items():
-        for contradicts, text in _CONTRADICTIONS:
-            if text not in general and _holds(contradicts, known(partner)):
-                yield f"partner.{name}: {text}"
-        if _puts_off_for_nothing(partner, known()):
-            yield (
-                f"partner.{name}: acknowledgement_interval puts acknowledgements off, and every answer carries one. "
-                'Set one_way_answer = "empty" or decoupled, or leave acknowledgement_interval out.'
-            )
-    if _holds(lambda of: of("tls_key") is not None and of("tls_certificate") is None, known()):
-        yield "tls_key is the key of tls_certificate, and there is none. Name that too, or leave tls_key out."
-    for option in _FROM_PROXIES:
-        if _holds(lambda of, option=option: of(option) is not None and not of("trusted_proxies"), known()):  # type: ignore[misc]
-            yield (
-                f"{option} is believed from trusted_proxies only, and there are none. "
-                f"Name the proxies, or leave {option} out."
-            )
+        own = told((*_CONTRADICTIONS, _OF_PARTNERS), partner)
+        yield from (f"partner.{name}: {text}" for text in own if text not in shared)
+    yield from told(_GENERAL)
 
 
 def _holds(contradicts: Callable[[Of], bool], of: Of) -> bool:
@@ -103,12 +112,6 @@ def _holds(contradicts: Callable[[Of], bool], of: Of) -> bool:
         return contradicts(of)
     except _NotKnown:
         return False
-
-
-def _puts_off_for_nothing(partner: Partner, of: Of) -> bool:
-    if partner.acknowledgement_interval is None or partner.one_way_answer == "empty":
-        return False
-    return _holds(lambda of: not of("decoupled"), of)
 
 
 FILE_NAME: Final = "wsrm-mq.toml"
@@ -258,7 +261,7 @@ def _misplaced(where: str, key: str, known: Iterable[str]) -> str:
     if known is NODE_OPTIONS:
         return _unknown(where, key, known)
     if key in OPTIONS:
-        return f"{where}{key}: {_GENERAL}"
+        return f"{where}{key}: {_OF_ALL}"
     if key in PARTNER_OPTIONS:
         return f"{where}{key}: {_OF_A_PARTNER}"
     return _unknown(where, key, (*known, "partner", "node"))
@@ -298,7 +301,7 @@ def _sections(
 
 _MARKS: Final = frozenset(("principal", "path", "address"))
 """Options that say which requests are a partner's."""
-_GENERAL: Final = (
+_OF_ALL: Final = (
     "is not allowed in a partner section, because it holds for all partners; "
     "it belongs to the top level, above the first section."
 )

@@ -189,7 +189,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The value of ``option`` for ``partner``: its own, or the general one."""
         if partner is not None and option in PARTNER_DEFAULTS:
             own = getattr(partner, option)
-            if own is not PARTNER_DEFAULTS[option]:
+            if own is not PARTNER_DEFAULTS[option] or option not in OPTIONS:
                 return own
         return getattr(self, option)
 
