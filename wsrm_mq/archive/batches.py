@@ -149,13 +149,13 @@ def doomed(directory: Path, known: Archive, *, message_id: str | None = None, pa
     keys: list[int] = []
     named: set[str | None] = set()
     if partner is not None:
-        for key, name, identifier in _rows(directory, known, "sequences", "key", "partner", "sequence"):
+        for key, name, identifier in _rows(directory, known, known.segments, "sequences", "key", "partner", "sequence"):
             if name == partner:
                 keys.append(key)
                 named.add(identifier)
     positions = []
     columns = ("position", "message_id", "sequence", "original_sequence", "partner")
-    for position, its_id, sequence, original, of in _rows(directory, known, "messages", *columns):
+    for position, its_id, sequence, original, of in _rows(directory, known, known.segments, "messages", *columns):
         is_of_partner = sequence in named or original in named or (partner is not None and of == partner)
         if is_of_partner or (message_id is not None and its_id == message_id):
             positions.append(position)
@@ -166,14 +166,14 @@ def doomed(directory: Path, known: Archive, *, message_id: str | None = None, pa
     return Doomed(AckRanges.of(positions), AckRanges.of(keys), identifiers, partner)
 
 
-def _rows(directory: Path, known: Archive, table: str, *names: str) -> list[tuple[Any, ...]]:
+def _rows(
+    directory: Path, known: Archive, segments: Iterable[ArchivedSegment], table: str, *names: str
+) -> Iterator[tuple[Any, ...]]:
     """Read a few columns of a table."""
-    found: list[tuple[Any, ...]] = []
-    for segment in known.segments:
+    for segment in segments:
         if segment.table == table:
             for rows in read(directory, known, segment, names):
-                found += zip(*(rows.column(name).to_pylist() for name in names), strict=True)
-    return found
+                yield from zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
 def forget(
@@ -278,10 +278,8 @@ def _found(
 ) -> AckRanges:
     """Find the ``keys`` that were read: another process may have pruned the others meanwhile, and the archive keeps
     them."""
-    key = TABLES[table].key[0]
-    its = (one for one in segments if one.table == table)
-    rows = (batch for one in its for batch in read(directory, known, one, (key,)))
-    return AckRanges.of(one for batch in rows for one in batch.column(key).to_pylist() if one in keys)
+    there = _rows(directory, known, segments, table, TABLES[table].key[0])
+    return AckRanges.of(key for (key,) in there if key in keys)
 
 
 def verified(

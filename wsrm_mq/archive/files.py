@@ -19,7 +19,7 @@ from pyarrow import compute
 
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
 from wsrm_mq.export.arrow import ParquetWriter, read_errors, schema, stored_batches
-from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, Tally, loaded, not_written, sweep
+from wsrm_mq.export.manifest import HISTORY, MANIFEST, Manifest, Segment, SegmentTally, loaded, sweep, write_errors
 from wsrm_mq.export.schema import Column, Kind, Table, chosen
 from wsrm_mq.files import digest_of, lock_at_once, replacing
 from wsrm_mq.sequence.ranges import AckRange
@@ -142,35 +142,21 @@ def _clean(directory: Path) -> None:
 def locked(directory: Path) -> Iterator[None]:
     """Lock the archive for this process; an error leaves nothing behind. Raises ``NotAllowed`` where another process
     works on it, ``ExportError`` where it cannot be written."""
-    try:
+    with write_errors(directory, "try again; the archive is as it was"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise _not_written(directory, error) from error
-    try:
-        if not lock_at_once(handle):
-            raise NotAllowed(f"{directory}: another process is working on this archive.")
-        with _undone(directory):
-            _clean(directory)
-            yield
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _undone(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        with suppress(OSError):
-            _clean(directory)
-        if isinstance(error, OSError):
-            raise _not_written(directory, error) from error
-        raise
-
-
-def _not_written(directory: Path, error: OSError) -> ExportError:
-    return not_written(directory, error, "try again; the archive is as it was")
+        try:
+            if not lock_at_once(handle):
+                raise NotAllowed(f"{directory}: another process is working on this archive.")
+            try:
+                _clean(directory)
+                yield
+            except BaseException:
+                with suppress(OSError):
+                    _clean(directory)
+                raise
+        finally:
+            os.close(handle)
 
 
 SEGMENT_ROWS: Final = 500_000
@@ -244,7 +230,7 @@ def _segment(
     parts: Iterable[pa.RecordBatch],
 ) -> ArchivedSegment:
     """Write a file with as many of ``parts`` as fit it."""
-    tally = Tally(table.name)
+    tally = SegmentTally(table.name)
     (directory / file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(directory / file) as opened, closing(ParquetWriter(opened, columns)) as writer:
         for part in parts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +15,16 @@ from sqlalchemy import ColumnElement, exists, select
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.formats import format_named
-from wsrm_mq.export.manifest import FORMAT, Contents, Manifest, Segment, Tally, Unfinished, not_written, unfinished
+from wsrm_mq.export.manifest import (
+    FORMAT,
+    Contents,
+    Manifest,
+    Segment,
+    SegmentTally,
+    Unfinished,
+    unfinished,
+    write_errors,
+)
 from wsrm_mq.export.pieces import (
     PIECE,
     Exposure,
@@ -78,7 +87,7 @@ def export(
     else, ``ExportError`` where it cannot be written.
     """
     readings = _readings(asked)
-    with _write_errors(directory), opened(store) as db:
+    with write_errors(directory, "run the command again: it goes on where it was"), opened(store) as db:
         begun = _begun(db, asked, readings, clock())
         _wanted(db, begun)  # a query that cannot be asked leaves no directory behind
         with unfinished(directory, begun) as growing:
@@ -164,7 +173,7 @@ def _segments(db: Database, growing: Unfinished, reading: Reading, asked: Asked,
     (growing.directory / table.name).mkdir(mode=0o700, exist_ok=True)
     while first := next(found := pieces(db, reading, after, upper, most), None):
         file = Path(table.name, f"{number:06}.{encoding.suffix}")
-        tally, read_at = Tally(table.name), clock()
+        tally, read_at = SegmentTally(table.name), clock()
         with (
             replacing(growing.directory / file) as opened_file,
             closing(encoding.writer(opened_file, reading.columns)) as writer,
@@ -179,11 +188,3 @@ def _segments(db: Database, growing: Unfinished, reading: Reading, asked: Asked,
         segment = tally.segment(Segment, growing.directory, file, read_at=read_at)
         yield segment
         after, number = segment.last, number + 1
-
-
-@contextmanager
-def _write_errors(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise not_written(directory, error, "run the command again: it goes on where it was") from error

@@ -67,7 +67,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """The time when it was begun: states and counters are those of that time or a little later."""
 
 
-class Tally:
+class SegmentTally:
     """Adds up the rows of a segment that is being written."""
 
     def __init__(self, table: str) -> None:
@@ -275,10 +275,16 @@ def sweep(directory: Path, segments: Iterable[Segment], there: Iterable[Path]) -
         file.unlink(missing_ok=True)
 
 
-def not_written(directory: Path, error: OSError, then: str) -> ExportError:
-    """The error that ``directory`` cannot be written; ``then`` says the next step when the cause is mended."""
-    again = "Make room" if error.errno == errno.ENOSPC else "See to that"
-    return ExportError(f"{directory}: cannot be written: {error.strerror or error}. {again}, and {then}.")
+@contextmanager
+def write_errors(directory: Path, then: str) -> Iterator[None]:
+    """Raises ``ExportError`` where ``directory`` cannot be written; ``then`` says the next step when the cause is
+    mended."""
+    try:
+        yield
+    except OSError as error:
+        again = "Make room" if error.errno == errno.ENOSPC else "See to that"
+        why = f"cannot be written: {error.strerror or error}. {again}, and {then}."
+        raise ExportError(f"{directory}: {why}") from error
 
 
 def _lines(file: BinaryIO, directory: Path) -> list[Manifest | Segment]:
