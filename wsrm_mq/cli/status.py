@@ -298,8 +298,8 @@ def _document(place: Place, found: Look, rates: dict[str, float]) -> dict[str, A
                 "sentence": why.sentence,
                 "next_step": next((step.command for step in place.offered(why.steps[:1])), None),
             }
-            for one in sight.verdicts.blocked
-            if (why := sentences.explanation(one))
+            for one in sight.verdicts.found
+            if one.word == "blocked" and (why := sentences.explanation(one))
         ],
     }
 

@@ -15,7 +15,6 @@ from wsrm_mq.views import requests as sending
 from wsrm_mq.views.overview import Fact, Sight
 from wsrm_mq.views.query import queue_word
 from wsrm_mq.views.queues import Consumed, Lost, told_of
-from wsrm_mq.views.rows import PlanView
 from wsrm_mq.views.sentences import explanation
 from wsrm_mq.views.situation import BACKLOG, Situation
 from wsrm_mq.views.verdict import Cause, Verdict
@@ -227,10 +226,6 @@ def unarchived(sight: Sight) -> list[Fact]:
 # replays
 
 
-def stopped_plans(sight: Sight) -> list[PlanView]:
-    return [one for one in sight.plans if one.state == "stopped"]
-
-
 def replays(sight: Sight) -> list[Fact]:
     return [
         Fact(
@@ -242,7 +237,8 @@ def replays(sight: Sight) -> list[Fact]:
             one.messages - one.line,
             one.begun_at,
         )
-        for one in stopped_plans(sight)
+        for one in sight.plans
+        if one.state == "stopped"
     ]
 
 

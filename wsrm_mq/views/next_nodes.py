@@ -10,11 +10,10 @@ from sqlalchemy import bindparam, select
 from wsrm_mq.acts import Step, others
 from wsrm_mq.store import published as views
 from wsrm_mq.store import routing
-from wsrm_mq.store.applications import HOP, INTAKE, hop_queue, sent_queue
-from wsrm_mq.store.driver import file_of, instances_of
+from wsrm_mq.store.applications import HOP, INTAKE, hop_queue, sent_queue, served
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.sql import compiled
-from wsrm_mq.store.tables import entry, hop, message, outbound_sequence, queue, routed
+from wsrm_mq.store.tables import entry, hop, message, outbound_sequence, routed
 from wsrm_mq.views.requests import Requests, requests_to_nodes
 from wsrm_mq.views.words import counted, moment, span
 
@@ -71,17 +70,11 @@ _FOR_NODE: Final = compiled(
 _KNOWN: Final = compiled(
     select(*(hop.c[name] for name in ("address", "away_since", "tried_next_at", "last_error", "forgot", "forgot_at")))
 )
-_SERVERS: Final = compiled(
-    select(views.instances.c.instance).where(
-        views.instances.c.ended_at.is_(None), views.instances.c.paths.startswith(f'["{HOP}')
-    )
-)
+_m: Final = views.messages.c
 _IN_INTAKE: Final = compiled(
-    select(message.c.received_at)
-    .join(entry, entry.c.message == message.c.id)
-    .join(queue, queue.c.id == entry.c.queue)
-    .where(queue.c.name == INTAKE, entry.c.outcome.is_(None), entry.c.priority.is_not(None))
-    .order_by(entry.c.id)
+    select(_m.received_at)
+    .where(_m.queue == INTAKE, _m.outcome.is_(None), _m.priority.is_not(None))
+    .order_by(_m.position)
     .limit(1)
 )
 
@@ -131,8 +124,7 @@ def waiting_for(db: Database, next_hop: str, limit: int) -> list[WaitingMessage]
 
 def is_forwarding(db: Database) -> bool:
     """Whether a process that lives sends to other nodes from the store, and places what they have handed over."""
-    there = instances_of(file_of(db))
-    return any(there.lives(name) for (name,) in db.execute(_SERVERS).fetchall())
+    return any(HOP in (one.paths or ()) for one in served(db))
 
 
 def unplaced_since(db: Database) -> int | None:

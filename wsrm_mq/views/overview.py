@@ -156,9 +156,6 @@ class Overview(NamedTuple):
         """When the oldest undelivered message was received."""
         return min((one.oldest for one in self.waiting.values() if one.oldest is not None), default=None)
 
-    def is_over(self, max_store: int | None) -> bool:
-        return max_store is not None and self.used_bytes >= max_store
-
     def refused_lately(self, now: int) -> list[Refusal]:
         """Refusals for lack of room, of a store, or for hooks that are at fault: not for what was wrong with a
         message."""
@@ -308,11 +305,6 @@ class Verdicts(NamedTuple):
     """Otherwise there are more sequences than were judged."""
     lost: Sequence[Verdict] = ()
     """Verdicts on sequences that ended lately, and lack numbers."""
-
-    @property
-    def blocked(self) -> list[Verdict]:
-        """Verdicts on sequences that an operator, or the start of a process, has to help."""
-        return [one for one in self.found if one.word == "blocked"]
 
 
 _ENDED: Final = compiled(select(func.count(), func.coalesce(func.sum(_sequence.state == "ended"), 0)))
@@ -481,7 +473,7 @@ class Sight(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.at.is_over(self.max_store)
+        return self.max_store is not None and self.at.used_bytes >= self.max_store
 
 
 class Fact(NamedTuple):
