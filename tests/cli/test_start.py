@@ -13,7 +13,7 @@ from tests.cli.conftest import Service, Shell
 from tests.support.commands import Wsrm
 from wsrm_mq.cli import COMMANDS, program
 
-HEAVY = ("sqlalchemy", "alembic", "lxml", "msgspec", "rich", "sqlite3", "spyne", "uvicorn", "wsrm_mq.store")
+HEAVY = ("sqlalchemy", "lxml", "msgspec", "rich", "sqlite3", "spyne", "uvicorn", "wsrm_mq.store")
 
 
 def modules_of(*arguments: str) -> set[str]:

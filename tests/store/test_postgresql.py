@@ -49,7 +49,7 @@ OWN_IN_FUNCTIONS: Final = {
     "pg_database_size",
     "sqlite.files": "none: a server serves nothing but databases",
     "sqlite.looking": "a role that may only read",
-    "sqlite.schema": "information_schema.tables; Alembic",
+    "sqlite.schema": "information_schema.tables",
     "sqlite.space": "autovacuum",
     "sqlite.temporary": "none: express messages lie in the memory of a node, whatever its store is",
     "sqlite.vitals": "amcheck",
@@ -61,7 +61,6 @@ MADE: Final = {
     "invariants._of_late_index",
     "invariants.ends",
     "late_index.__init__",
-    "published.drop_views",
     "published.texts",
     "sqlite.creating.statements",
 }
@@ -71,7 +70,7 @@ MADE: Final = {
 def modules() -> Iterator[tuple[str, Any]]:
     for found in pkgutil.walk_packages(wsrm_mq.store.__path__, "wsrm_mq.store."):
         name = found.name.removeprefix("wsrm_mq.store.")
-        if name.partition(".")[0] not in ("migrations", "tables", "sql"):
+        if name not in ("tables", "sql", "sqlite.migrations"):
             yield name, importlib.import_module(found.name)
 
 

@@ -67,5 +67,4 @@ def log_to_stderr(level: str, form: str) -> None:
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(_FORMATS[form]())
     logging.basicConfig(level=level.upper(), handlers=[lines])
-    for chatty in ("alembic", "uvicorn.error"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # it is chatty

@@ -8,8 +8,7 @@ revision of its own, or a store that is up to date keeps the old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     Column,
@@ -90,17 +89,6 @@ def _view(name: str, definition: SelectBase) -> Table:
 def texts() -> dict[str, str]:
     """The statement that makes each view, by its name."""
     return {name: written(f"CREATE VIEW {name} AS {standard(definition)}") for name, definition in _DEFINED.items()}
-
-
-def make_views(execute: Callable[[str], object]) -> None:
-    for text in texts().values():
-        execute(text)
-
-
-def drop_views(execute: Callable[[str], Any], names: Iterable[str]) -> None:
-    """All of these ``names``, those of an older version too, so that a migration may change the tables behind them."""
-    for name in names:
-        execute(f'DROP VIEW "{name}"')
 
 
 def _name_of(key: ColumnElement[int | None]) -> ColumnElement[str | None]:

@@ -1,16 +1,17 @@
 """The schema of a store, and its way to the schema of this version.
 
-A new store is made as a whole (``creating``). Migrations are Alembic's and live in this package. Each upgrade is one
-transaction: a crash leaves the old schema or the new one. A store from a newer version is refused, never guessed at
+A new store is made as a whole (``creating``), an older one is brought forward step by step (``migrations``). Either is
+one transaction: a crash leaves the old schema or the new one. A store from a newer version is refused, never guessed at
 (Q-113); so is one of a version that was never released.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wsrm_mq.errors import SchemaMismatch
 from wsrm_mq.store.port import Database
@@ -19,7 +20,7 @@ from wsrm_mq.store.sqlite.files import lost, no_store, removed
 from wsrm_mq.store.sqlite.presence import in_use
 
 KNOWN: Final = ("0019", "0020", "0021", "0022", "0023", "0024")
-"""Every revision this version can read, oldest first. A test holds it against the migration scripts."""
+"""Every revision this version can read, oldest first; ``migrations`` has a step to each but the first."""
 
 HEAD: Final = KNOWN[-1]
 
@@ -52,13 +53,16 @@ def ensure(path: Path, *, anew: bool = False) -> None:
 
 
 def migrate(path: Path) -> tuple[str | None, str]:
-    """Upgrade the store; answers (revision before, revision after). Does nothing to one that is up to date, and refuses
-    one that a process of an older version uses (``SchemaMismatch``)."""
+    """Upgrade the store, or make the empty file one; answers (revision before, revision after). Does nothing to one
+    that is up to date, and refuses one that a process of an older version uses (``SchemaMismatch``)."""
     before = _revision(path)
-    if before is None:
-        _create(path)
-    if (before or _revision(path)) != HEAD:
-        upgrade(path)
+    if before != HEAD:
+        with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+            write_ahead(db)
+            db.execute("BEGIN IMMEDIATE")
+            for statement in _missing(db, path):
+                db.execute(statement)
+            db.execute("COMMIT")
     return before, HEAD
 
 
@@ -83,11 +87,28 @@ def known_revision(db: Database, path: Path) -> str | None:
     return found
 
 
-def _refuse_under_others(path: Path, db: Any) -> None:
-    """Asked with the store locked: several that start at once upgrade it once, and go on together."""
-    found = revision(db, path)
-    if found is None or found == HEAD:
-        return
+def _missing(db: Database, path: Path) -> Iterator[str]:
+    """The statements that lead to ``HEAD``. Asked with the store locked: several that start at once make or upgrade it
+    once, and go on together."""
+    found = known_revision(db, path)
+    if found is None:
+        from wsrm_mq.store.sqlite import creating  # only here: a store is made once
+
+        yield from creating.statements(HEAD)
+    elif found != HEAD:
+        from wsrm_mq.store.published import texts
+        from wsrm_mq.store.sqlite import migrations
+
+        _refuse_under_others(path, found)
+        # The views of an older version too, so that a step may change the tables behind them.
+        yield from [f'DROP VIEW "{name}"' for name in named(db, "view")]
+        for step in KNOWN[KNOWN.index(found) + 1 :]:
+            yield from migrations.STEPS[step]
+        yield f"UPDATE alembic_version SET version_num = '{HEAD}'"
+        yield from texts().values()
+
+
+def _refuse_under_others(path: Path, found: str) -> None:
     others = in_use(path)
     if others:
         raise SchemaMismatch(
@@ -95,55 +116,3 @@ def _refuse_under_others(path: Path, db: Any) -> None:
             f"version would not know {HEAD}.",
             "Stop the old service first, then start this one.",
         )
-
-
-def _create(path: Path) -> None:
-    """Make the empty file a store, unless another process was before with that."""
-    from wsrm_mq.store.sqlite import creating  # only here: a store is made once
-
-    with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
-        write_ahead(db)
-        db.execute("BEGIN IMMEDIATE")
-        if revision(db, path) is None:
-            for statement in creating.statements(HEAD):
-                db.execute(statement)
-        db.execute("COMMIT")
-
-
-def upgrade(path: Path, head: str = HEAD) -> None:
-    """Run the migrations that the store lacks up to ``head``; of an empty file, all of them."""
-    # Imported here: Alembic and SQLAlchemy's engine cost 0.3 s, and only an old store needs them.
-    from alembic import command
-    from alembic.config import Config
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
-
-    from wsrm_mq.store.published import drop_views, make_views
-
-    def connected() -> sqlite3.Connection:
-        db = sqlite3.connect(path, timeout=30, isolation_level=None)  # the driver must not begin or commit on its own
-        write_ahead(db)
-        return db
-
-    # Not by a URL: a path may hold characters that mean something there.
-    engine = create_engine("sqlite://", creator=connected, poolclass=NullPool)
-    config = Config()
-    config.set_main_option("script_location", "wsrm_mq:store/migrations")
-    try:
-        with engine.begin() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            db = connection.connection.driver_connection
-            assert db is not None
-            _refuse_under_others(path, db)
-            config.attributes["connection"] = connection
-            drop_views(connection.exec_driver_sql, named(db, "view"))
-            command.upgrade(config, head)
-            make_views(connection.exec_driver_sql)
-    except Exception as error:
-        original = getattr(error, "orig", None)
-        if isinstance(original, sqlite3.Error):
-            with store_errors(path):
-                raise original from error
-        raise
-    finally:
-        engine.dispose()
