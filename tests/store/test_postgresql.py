@@ -19,13 +19,31 @@ import wsrm_mq.store
 from wsrm_mq.store import published
 from wsrm_mq.store.bulk import Bulk
 from wsrm_mq.store.invariants import Invariant
-from wsrm_mq.store.sql import in_dialect
+from wsrm_mq.store.sql import STANDARD, WORDS, said
 from wsrm_mq.store.tables import metadata
 
 STATEMENT: Final = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH)\s")
 COMMAND: Final = re.compile(rf"{STATEMENT.pattern}|\s*(PRAGMA|BEGIN|VACUUM|CREATE|DROP|ALTER)\b")
 ROWS: Final = (1, 2, 16, 32)
 """Of a statement for many rows."""
+
+_ELEMENTS: Final = "jsonb_array_elements{}(CAST({{}} AS JSONB))"
+POSTGRESQL: Final = {
+    "AS INTEGER)": "AS BIGINT)",
+    "texts_in()": f"(SELECT value FROM {_ELEMENTS.format('_text')} AS one (value))",
+    "keys_in()": f"(SELECT CAST(value AS BIGINT) AS value FROM {_ELEMENTS.format('_text')} AS one (value))",
+    "pairs_in()": "(SELECT CAST(value->>0 AS BIGINT) AS lower, CAST(value->>1 AS BIGINT) AS upper "
+    f"FROM {_ELEMENTS.format('')} AS one (value))",
+    "list_of()": "CAST(jsonb_agg({}) AS TEXT)",
+    "length_of()": "jsonb_array_length(CAST({} AS JSONB))",
+    "a_number()": "CAST({} AS BIGINT)",
+    "a_text()": "CAST({} AS TEXT)",
+    "peer_in()": "(CAST({} AS JSONB)->>'REMOTE_ADDR')",
+    "retain_in()": "coalesce(CAST(CAST({} AS JSONB)->>'retain' AS DOUBLE PRECISION), 0)",
+    "now_ms()": "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS BIGINT)",
+    "by_index()": "",
+}
+"""The words of ``WORDS`` as PostgreSQL has them, and one more; those of the standard it has as they are."""
 
 OWN: Final = {
     "archiving.LAST_LEDGER": "the last value of the column's sequence (pg_sequences)",
@@ -48,7 +66,6 @@ OWN_IN_FUNCTIONS: Final = {
     "sqlite.connection": "the options of a connection; BEGIN; a lock timeout; LISTEN tells that others have written; "
     "pg_database_size",
     "sqlite.files": "none: a server serves nothing but databases",
-    "sqlite.looking": "a role that may only read",
     "sqlite.schema": "information_schema.tables",
     "sqlite.space": "autovacuum",
     "sqlite.temporary": "none: express messages lie in the memory of a node, whatever its store is",
@@ -121,6 +138,11 @@ def functions_with_statements() -> set[str]:
     return found
 
 
+def in_postgresql(text: str) -> str:
+    """The statement whose text for SQLite is ``text``."""
+    return said(STANDARD.get(text, text), POSTGRESQL)
+
+
 def numbered(statement: str) -> str:
     """With ``$1`` for each parameter."""
     names: list[str] = []
@@ -147,14 +169,14 @@ def db(postgres: str) -> Iterator[psycopg.Connection[Any]]:
             for one in table.indexes:
                 connection.execute(str(CreateIndex(one).compile(dialect=dialect)).encode())
         for text in published.texts().values():
-            connection.execute(in_dialect(text, "postgresql").encode())
+            connection.execute(in_postgresql(text).encode())
         yield connection
 
 
 def refused(db: psycopg.Connection[Any], statement: str) -> str | None:
     """What PostgreSQL says against a statement."""
     try:
-        db.execute(f"PREPARE one AS {numbered(in_dialect(statement, 'postgresql'))}".encode())
+        db.execute(f"PREPARE one AS {numbered(in_postgresql(statement))}".encode())
         db.execute("DEALLOCATE one")
     except psycopg.Error as error:
         return str(error)
@@ -182,6 +204,10 @@ def test_a_statement_stands_at_the_level_of_its_module_but_sqlites_own() -> None
     found = functions_with_statements()
     assert found >= MADE
     assert {name.rpartition(".")[0] for name in found - MADE} == set(OWN_IN_FUNCTIONS)
+
+
+def test_each_word_that_databases_have_differently_is_postgresqls_or_the_standards() -> None:
+    assert {word for word in WORDS if word.endswith("()")} < POSTGRESQL.keys()
 
 
 def test_the_views_are_made(db: psycopg.Connection[Any]) -> None:

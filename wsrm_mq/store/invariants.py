@@ -365,7 +365,7 @@ def _broken(db: Database, invariant: Invariant) -> Iterator[Finding]:
     lower = first
     while lower is not None and lower <= last and left:
         bounds = {"lower": lower, "upper": lower + PIECE - 1}
-        for found, detail in db.execute(said(f"{invariant.question} LIMIT {left}", "sqlite"), bounds).fetchall():
+        for found, detail in db.execute(said(f"{invariant.question} LIMIT {left}"), bounds).fetchall():
             left -= 1
             yield Finding(invariant.name, invariant.table, found, str(detail))
         lower += PIECE
