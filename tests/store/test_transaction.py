@@ -72,11 +72,11 @@ def test_whatever_of_a_sequence_changes_together_is_written(one: Instance, sever
             record, other = tx.sequence_named(identifier), tx.sequence(1)
             assert record is not None
             assert other is not None
-            before = record.saved_row
+            before = record.row
             other.fence += 1
             for name in names:
                 setattr(record, name, CHANGES[name])
-        changed = {name: value for name, value in one.record(identifier).saved_row.items() if value != before[name]}
+        changed = {name: value for name, value in one.record(identifier).row.items() if value != before[name]}
         assert set(changed) <= set(names)
         [row] = one.rows("SELECT * FROM lane WHERE identifier = ?", identifier)
         assert {name: row[name] for name in names} == {name: CHANGES[name] for name in names}
@@ -129,8 +129,9 @@ def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one
 def test_queues_without_end_do_not_fill_the_cache(one: Instance) -> None:
     with one.transaction() as tx:
         keys = [tx.queue(f"/{name}") for name in range(1_007)]
+        rows = [tx.queue_row(f"/{name}") for name in range(1_007)]
         cache = tx._cache
-    assert [cache.queues.get(f"/{name}") for name in range(1_007)] == [None] * 7 + keys[7:]
+    assert [cache.queues.get(f"/{name}") for name in range(1_007)] == [None] * 7 + rows[7:]
     assert one.run(lambda tx: tx.queue("/0")) == keys[0]
 
 

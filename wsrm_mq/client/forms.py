@@ -267,7 +267,7 @@ def arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
     except msgspec.DecodeError as error:
         raise NoQueueServer(f"The server answers what is no message of a queue server: {error}.") from None
     # A key of the server's store is none here: a message is known by its position.
-    queue = Declared(0, told.queue, "", None, None, None, None)
+    queue = Declared(0, told.queue, "", None, None, None)
     seen = Seen(
         position=told.position,
         queue=0,

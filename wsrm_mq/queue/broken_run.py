@@ -73,7 +73,7 @@ def take_from_dead(tx: Transaction, lane: Lane, event: str = "holder_died", why:
     failure. ``None`` where nothing is deliverable."""
     since = lane.running_since
     if why is None:
-        found = tx.execute(queues.PROCESS, {"key": lane.owner}).fetchone()
+        found = tx.execute(queues.INSTANCE, {"key": lane.owner}).fetchone()
         why = _FORGOTTEN if found is None else _DIED.format(*found)
     free(lane)
     mark_redelivery(tx, lane)

@@ -37,6 +37,6 @@ def owner_lives(tx: Transaction, owner: int) -> bool | None:
     found = tx.execute(queues.INSTANCE, {"key": owner}).fetchone()
     if found is None:  # it was taken for dead long ago
         return False
-    name, has_ended = found
+    name, _pid, _host, has_ended = found
     lives = tx.instances.lives(name)
     return False if lives is None and has_ended else lives

@@ -146,10 +146,8 @@ class Cache:
         self.lanes = LaneCache()
         self.connections = ConnectionCache()
         self.requesting = RequestingCache()
-        self.queues: OrderedDict[str, int] = OrderedDict()
-        """Keys by name, the first that was asked for first out."""
-        self.queue_rows: dict[str, tuple[Any, ...]] = {}
-        """Rows of declared queues by name, which every verb on a consumed queue reads."""
+        self.queues: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
+        """Rows of ``queues.QUEUE_ROW`` by name, the first that was asked for first out."""
         self.skipped: dict[tuple[str, int], int] = {}
         """When it was told last of a queue that something is not added to it: ms since the epoch, by event and key."""
         self.served: set[int] = set()
@@ -181,21 +179,19 @@ class Cache:
         self.connections.clear()
         self.requesting.clear()
         self.queues.clear()
-        self.queue_rows.clear()
         self.skipped = {}
         self.served = set()
         self.positions = None
         self.last_position = 0
         self._version = None
 
-    def keep_queue(self, name: str, key: int) -> None:
-        self.queues[name] = key
+    def keep_queue(self, name: str, row: tuple[Any, ...]) -> None:
+        self.queues[name] = row
         if len(self.queues) > MAX_QUEUES:
             self.queues.popitem(last=False)
 
     def drop_queues(self, keys: Collection[int]) -> None:
         """Forget queues that this process has deleted. ``validate`` forgets queues that another one has deleted."""
         self.served.difference_update(keys)
-        self.queue_rows.clear()
-        for name in [name for name, key in self.queues.items() if key in keys]:
+        for name in [name for name, row in self.queues.items() if row[0] in keys]:
             del self.queues[name]

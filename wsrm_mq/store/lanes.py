@@ -86,7 +86,6 @@ CLAIMS_OF: Final = compiled(
     select(lane.c.id, lane.c.fence, lane.c.kind == "outgoing").where(given(lane, "owner"), _IS_RUN)
 )
 OWNED: Final = compiled(select(lane.c.id).where(lane.c.owner.is_not(None), _IS_RUN))
-OWNED_BY: Final = compiled(select(lane.c.id).where(given(lane, "owner"), _IS_RUN))
 _OURS: Final = and_(lane.c.served_at.is_(None), IS_OURS)
 _DELIVERABLE: Final = (
     select(lane.c.id)

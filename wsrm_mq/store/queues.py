@@ -17,7 +17,7 @@ DECLARED: Final = (
 )
 """Columns that only a declared queue has; see ``consuming``."""
 ADD_QUEUE: Final = compiled(adding(queue, "id", *DECLARED).returning(queue.c.id))
-QUEUE_COLUMNS: Final = of(queue, "id, name, kind, parent, application, policy, mode")
+QUEUE_COLUMNS: Final = of(queue, "id, name, kind, parent, policy, mode")
 
 
 class QueueRow(NamedTuple):
@@ -27,7 +27,6 @@ class QueueRow(NamedTuple):
     name: str
     kind: str
     parent: int | None
-    application: str | None
     stored_policy: str | None
     mode: str | None
 
@@ -111,7 +110,6 @@ APPLICATION: Final = compiled(select(queue.c.application).where(given(queue, "na
 SET_PARENT: Final = changed(queue, parent=p("parent"))
 HAS_ROUTE: Final = compiled(select(route.c.id).limit(1))
 SET_APPLICATION: Final = changed(queue, application=p("application"))
-QUEUE_ID: Final = compiled(select(queue.c.id).where(given(queue, "name")))
 DEAD_LETTERS: Final = compiled(select(queue.c.id).where(queue.c.kind == "dead_letter", given(queue, "parent")))
 ADD_INSTANCE: Final = compiled(adding(instance, "id", "ended_at").returning(instance.c.id))
 END_INSTANCE: Final = compiled(changing(instance, ended_at=p("now")).where(instance.c.ended_at.is_(None)))
@@ -130,8 +128,10 @@ claimed after its row was deleted as that of a dead instance."""
 REVIVE_INSTANCE: Final = changed(instance, ended_at=None)
 ADD_INSTANCE_AGAIN: Final = compiled(adding(instance, "ended_at"))
 END_INSTANCES: Final = compiled(update(instance).where(instance.c.ended_at.is_(None)).values(ended_at=p("now")))
-INSTANCE: Final = compiled(select(instance.c.name, instance.c.ended_at.is_not(None)).where(instance.c.id == p("key")))
-PROCESS: Final = compiled(select(*of(instance, "name, pid, host")).where(instance.c.id == p("key")))
+INSTANCE: Final = compiled(
+    select(*of(instance, "name, pid, host"), instance.c.ended_at.is_not(None)).where(instance.c.id == p("key"))
+)
+"""Its name and process, and whether it has ended."""
 SERVE: Final = changed(instance, paths=p("paths"))
 LIVE_INSTANCES: Final = compiled(select(instance.c.id, instance.c.name).where(instance.c.ended_at.is_(None)))
 _LAST_TIMES: Final = tuple(

@@ -24,8 +24,6 @@ from wsrm_mq.store.writer import Writer
 
 R = TypeVar("R")
 
-_OTHERS = "SELECT name FROM instance WHERE ended_at IS NULL AND id <> ?"
-
 
 def store_path(where: str | os.PathLike[str]) -> Path:
     """The file that ``where`` names: a path, ``sqlite:///relative``, ``sqlite:////absolute``, or a directory, in which
@@ -59,11 +57,9 @@ class Store:
         max_queued_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
         serving: Serving = NAMELESS,
-        instances: Instances | None = None,
     ) -> None:
-        """``instances``: liveness and doorbell of the store's instances; if none are given, their files beside it."""
         self.path = store_path(where)
-        self.instances = instances or driver.instances_of(self.path)
+        self.instances: Instances = driver.instances_of(self.path)
         self.serving = serving
         self.clock = clock
         self.believed = believed_of(clock, driver.clock_file(self.path))
@@ -160,7 +156,8 @@ class Store:
                 key = int(db.execute(queues.ADD_INSTANCE, row).fetchone()[0])
                 others = applications.take_queues(db, self.serving)
                 db.execute(identity.ADVANCE).fetchall()
-                is_alone = not any(self.instances.lives(other) for (other,) in db.execute(_OTHERS, (key,)))
+                live = db.execute(queues.LIVE_INSTANCES).fetchall()
+                is_alone = not any(self.instances.lives(other) for its, other in live if its != key)
                 if is_alone:
                     identity.begin_epoch(db)
                 if self.believed.steady is not None:

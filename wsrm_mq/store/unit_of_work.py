@@ -155,19 +155,12 @@ class UnitOfWork:
         application = self._cache.serving.application if kind == "app" else None
         row = {"name": name, "kind": kind, "parent": parent, "created_at": self.now, "application": application}
         (key,) = self.execute(queues.ADD_QUEUE, row).fetchone()
-        self._cache.keep_queue(name, key)
         return int(key)
 
     def queue_named(self, name: str) -> int | None:
         """The key of the queue with this name; ``None`` where there is none."""
-        known = self._cache.queues.get(name)
-        if known is not None:
-            return known
-        found = self.execute(queues.QUEUE_ID, {"name": name}).fetchone()
-        if found is None:
-            return None
-        self._cache.keep_queue(name, found[0])
-        return int(found[0])
+        row = self.queue_row(name)
+        return None if row is None else int(row[0])
 
     def queue_name(self, queue: int) -> str:
         """The name of the queue with this key."""
@@ -196,28 +189,27 @@ class UnitOfWork:
         return int(messages), int(size)
 
     def queue_row(self, name: str) -> tuple[Any, ...] | None:
-        """Key, name, kind, parent, application, policy and mode of the queue with this name, as it is committed, or was
-        made by this transaction."""
-        row = self._cache.queue_rows.get(name)
+        """Key, name, kind, parent, policy and mode of the queue with this name; ``None`` where there is none. What
+        changes one of them says so (``forget_queue_name``)."""
+        row = self._cache.queues.get(name)
         if row is None:
             row = self.execute(queues.QUEUE_ROW, {"name": name}).fetchone()
             if row is not None:
-                self._cache.queue_rows[name] = row
+                self._cache.keep_queue(name, row)
         return row
 
     def set_policy(self, name: str, key: int, policy: str) -> None:
         """Declare a queue, or declare it anew."""
         self.execute(queues.SET_POLICY, {"key": key, "policy": policy})
-        self._cache.queue_rows.pop(name, None)
+        self.forget_queue_name(name)
 
     def set_mode(self, name: str, key: int, mode: str, policy: str | None = None) -> None:
         """Have an endpoint's queue consumed, or no longer. ``policy``: where it was not declared, it is so."""
         self.execute(queues.SET_MODE, {"key": key, "mode": mode, "policy": policy})
-        self._cache.queue_rows.pop(name, None)
+        self.forget_queue_name(name)
 
     def forget_queue_name(self, name: str) -> None:
-        """There is no queue of this name any more."""
-        self._cache.queue_rows.pop(name, None)
+        """The queue of this name was changed, or has it no longer."""
         self._cache.queues.pop(name, None)
 
     def forget_queues(self, keys: Collection[int]) -> None:

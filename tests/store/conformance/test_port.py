@@ -205,7 +205,7 @@ def test_parameters_go_by_name_or_position_rows_are_tuples_and_changes_are_count
     db = place.writer()
     db.begin()
     keys = [db.execute(queues.ADD_QUEUE, {**QUEUE, "name": name}).fetchone()[0] for name in ("/a", "/b", "/c")]
-    assert db.execute(queues.QUEUE_ID, {"name": "/b"}).fetchall() == [(keys[1],)]
+    assert db.execute(queues.QUEUE_ROW, {"name": "/b"}).fetchone()[0] == keys[1]
     assert db.execute(pruning.QUEUES_LEFT, (as_json([*keys[:2], 99]),)).fetchall() == [(keys[0],), (keys[1],)]
     assert db.execute(pruning.DROP_QUEUES, (as_json(keys[:2]),)).rowcount == 2
     db.execute("COMMIT")
