@@ -474,13 +474,13 @@ def test_what_is_too_much_for_the_loop_is_written_by_the_thread_at_once(store: S
 
 def test_a_loop_leaves_what_is_written_last_of_all_to_the_thread(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the loop could not write at once it would put back when the thread has ended."""
-    stop, threads = store.writer._stop, list[threading.Thread]()
+    stop, threads = store.writer.suspend, list[threading.Thread]()
 
     def lead_then_stop() -> None:
         store.writer.lead()
         stop()
 
-    monkeypatch.setattr(store.writer, "_stop", lead_then_stop)
+    monkeypatch.setattr(store.writer, "suspend", lead_then_stop)
     store.writer.close(lambda _tx: threads.append(threading.current_thread()))
     assert threads[0] is not threading.current_thread()
 

@@ -6,8 +6,6 @@ come from the store beside which it is, so that none is given twice.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
@@ -166,15 +164,7 @@ class ExpressStore(Store):
         with closing(self.connect_reader()) as db:
             db.for_writing()
             db.begin()
-            row = {
-                "name": self.relayed.name,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "started_at": self.clock(),
-                "application": self.serving.application,
-                "paths": self.serving.stored_paths,
-            }
-            (key,) = db.execute(queues.ADD_INSTANCE, row).fetchone()
+            (key,) = db.execute(queues.ADD_INSTANCE, self._row(self.relayed.name, self.clock())).fetchone()
             db.execute("COMMIT")
         self.writer.start(key, self.relayed.name, lambda _files: None)
 

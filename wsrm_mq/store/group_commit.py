@@ -17,7 +17,7 @@ from wsrm_mq.store.applications import Serving
 from wsrm_mq.store.cache import Cache, MaySend
 from wsrm_mq.store.clock import Believed, Clock
 from wsrm_mq.store.counting import Tally
-from wsrm_mq.store.driver import FileIds, Guard, Reserve, connect_writer, log_bytes, translate
+from wsrm_mq.store.driver import FileIds, Guard, Reserve, connect_writer, log_bytes, space, translate
 from wsrm_mq.store.identity import ADVANCE
 from wsrm_mq.store.port import Connection, Instances, Log
 from wsrm_mq.store.transaction import Transaction
@@ -181,7 +181,7 @@ class GroupCommit:
 
     def restore(self) -> None:
         """Make the reserve again, where the disk has room or the file has plenty."""
-        spare = self._db.spare() if self._db is not None and self.reserve.is_spent else 0
+        spare = space(self._db).reclaimable if self._db is not None and self.reserve.is_spent else 0
         if spare >= self.reserve.plenty:
             self.checkpoint("TRUNCATE")
         self.reserve.restore(spare)

@@ -80,9 +80,6 @@ class Connection(Database, Protocol):
         """Do now what a commit leaves to be done later. ``then``: what becomes of the log, where nothing in it is
         needed; answers whether it does."""
 
-    def spare(self) -> int:
-        """Bytes of the store that are free, and used for what comes next."""
-
     def close(self) -> None: ...
 
 

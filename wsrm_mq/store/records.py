@@ -121,8 +121,9 @@ class Lane:
 
     @property
     def row(self) -> dict[str, object]:
-        """The columns of a lane that never change."""
+        """The columns of a lane that its transactions write."""
         return {
+            **dict(zip(SAVED_COLUMNS, self.saved, strict=True)),
             **{name: getattr(self, name) for name in _GIVEN},
             "soap": self.soap.label,
             "addressing": self.addressing.label,
@@ -135,11 +136,6 @@ class Lane:
     def saved(self) -> tuple[Any, ...]:
         """``SAVED_COLUMNS``."""
         return _saved(self)
-
-    @property
-    def saved_row(self) -> dict[str, object]:
-        """``SAVED_COLUMNS`` by name."""
-        return dict(zip(SAVED_COLUMNS, self.saved, strict=True))
 
     @property
     def protocol(self) -> tuple[Any, ...]:
@@ -292,9 +288,10 @@ class SequenceRecord(Lane):
 
     @property
     def protocol_row(self) -> dict[str, object]:
-        """The columns of a sequence that never change."""
+        """The columns of a sequence, but its lane and what created it."""
         terms = self.value.terms
         return {
+            **dict(zip(PROTOCOL_COLUMNS, self.protocol, strict=True)),
             "rm": terms.rm.label,
             "behavior": terms.behavior.value,
             "incomplete_reason": terms.incomplete_reason,
@@ -309,11 +306,6 @@ class SequenceRecord(Lane):
         value = self.value
         state = State.CREATED if value.state in ENDED else value.state
         return state, value.last_number, self.duplicates, value.late, self.ack_due_at, self.ack_waits
-
-    @property
-    def protocol_saved_row(self) -> dict[str, object]:
-        """``PROTOCOL_COLUMNS`` by name."""
-        return dict(zip(PROTOCOL_COLUMNS, self.protocol, strict=True))
 
     @property
     def weight(self) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from wsrm_mq.store.port import Connection, Parameters, Rows
 # the language: a line of greeting, then frames, each a length of four bytes and so many bytes of MessagePack; a request
 # has one answer
 
+T = TypeVar("T")
 GREETING: Final = b"wsrm_mq express 1\n"
 MOST: Final = 256 * 1024 * 1024
 """Bytes of a frame."""
@@ -73,23 +74,15 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
-_REQUEST: Final = msgspec.msgpack.Decoder(Begin | Run | Give)
+_REQUEST: Final[msgspec.msgpack.Decoder[Begin | Run | Give]] = msgspec.msgpack.Decoder(Begin | Run | Give)
 _ANSWER: Final = msgspec.msgpack.Decoder(Answer)
 
 
-def request_of(content: bytes) -> Begin | Run | Give:
+def decoded(content: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
     try:
-        request: Begin | Run | Give = _REQUEST.decode(content)
-        return request
+        return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"a frame that is no request: {error}") from error
-
-
-def answer_of(content: bytes) -> Answer:
-    try:
-        return _ANSWER.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Malformed(f"a frame that is no answer: {error}") from error
+        raise Malformed(f"a frame that is none of this language: {error}") from error
 
 
 def send(peer: socket.socket, said: msgspec.Struct) -> None:
@@ -163,7 +156,9 @@ class Sharing:
         except OSError as error:
             self._listener.close()
             raise StoreUnavailable(f"{self._place}: {error.strerror}.") from error
-        self._thread = Lasting("wsrm-mq-express", self._accept, self._broke, events)
+        self._thread = Lasting(
+            "wsrm-mq-express", self._accept, lambda error: events.tell("watch.failed", error=error), events
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -201,9 +196,6 @@ class Sharing:
                 self._cut_off(peer, Malformed(f"user {user}, or more than {CONNECTIONS} connections"))
                 peer.close()
 
-    def _broke(self, error: BaseException) -> None:
-        self._events.tell("watch.failed", error=error)
-
     def _cut_off(self, peer: socket.socket, error: BaseException) -> None:
         self._events.tell("express.cut_off", error=error)
 
@@ -229,7 +221,7 @@ class Sharing:
             content = receive(peer, left)
             if content is None:
                 return
-            send(peer, self._answer(session, request_of(content)))
+            send(peer, self._answer(session, decoded(content, _REQUEST)))
             if not session.in_transaction:
                 ends_at = None
             elif ends_at is None:
@@ -295,7 +287,7 @@ class RemoteConnection(Fleeting):
             content = receive(peer, ANSWER_SECONDS)
             if content is None:
                 raise Malformed("the connection was closed")
-            answer = answer_of(content)
+            answer = decoded(content, _ANSWER)
         except (OSError, Malformed) as error:
             self.close()
             raise KeeperGone(f"The process that keeps these express messages does not answer: {error}.") from error

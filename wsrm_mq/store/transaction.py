@@ -116,14 +116,14 @@ class Transaction(UnitOfWork):
 
     def add_lane(self, lane: Lane) -> None:
         """Add a lane, which gets its key."""
-        (lane.id,) = self.execute(lanes.ADD_LANE, {**lane.row, **lane.saved_row}).fetchone()
+        (lane.id,) = self.execute(lanes.ADD_LANE, lane.row).fetchone()
         lane.mark_written()
         self._touched[lane.id] = lane
 
     def add_sequence(self, record: SequenceRecord, create_id: str | None) -> None:
         """Add a sequence with its lane. ``create_id``: the CreateSequence that it answers."""
         self.add_lane(record)
-        row = {**record.protocol_row, **record.protocol_saved_row, "lane": record.id, "create_id": create_id}
+        row = {**record.protocol_row, "lane": record.id, "create_id": create_id}
         self.execute(lanes.ADD_SEQUENCE, row)
 
     def forget_lane(self, key: int) -> None:

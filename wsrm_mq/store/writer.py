@@ -258,7 +258,11 @@ class Writer:
     def suspend(self) -> None:
         """Write what can be written, then close the connection. The rest, and what is submitted meanwhile, waits for
         the next ``start``: a fork is near."""
-        self._stop()
+        with self._lock:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+        self._disconnect()  # once more, where there was no thread
 
     def close(self, last: Verb[object], timeout: float | None = None) -> None:
         """Write what waits, and ``last`` behind it, then close the connection. What is submitted from now on is
@@ -267,14 +271,7 @@ class Writer:
             self._closed = self._stopping = True  # a loop that leads leaves ``last`` to the thread
             self._give_up_at = float("inf") if timeout is None else time.monotonic() + timeout
             self._queue.put(Write(last, lambda _result, _error: None))
-        self._stop()
-
-    def _stop(self) -> None:
-        with self._lock:
-            self._stopping = True
-            self._changed.notify()
-        self._thread.join()
-        self._disconnect()  # once more, where there was no thread
+        self.suspend()
 
     @property
     def is_alive(self) -> bool:

@@ -149,9 +149,6 @@ class Connection(sqlite3.Connection):
             self.execute(f"PRAGMA busy_timeout = {timeout}")
         return not is_busy
 
-    def spare(self) -> int:
-        return space(self).reclaimable
-
 
 class CopyConnection(Connection):
     """A connection to a copy that lies in a directory of its own, and goes with it."""

@@ -147,24 +147,16 @@ def is_locked(file: Path) -> bool | None:
 
 def file_ids(path: Path) -> FileIds:
     """The ids of a store's file, of its log and of the log's index, ``None`` for a file that is not there."""
-    return _ids(path, f"{path}-wal", f"{path}-shm")
+    return tuple(file_id(one) for one in (path, f"{path}-wal", f"{path}-shm"))
 
 
 def file_id(path: Path | str) -> FileId:
     """Device and inode of what stands at ``path`` now; ``None``: nothing does."""
-    return _ids(path)[0]
-
-
-def _ids(*paths: Path | str) -> FileIds:
-    found: list[FileId] = []
-    for path in paths:
-        try:
-            there = os.stat(path)
-        except OSError:
-            found.append(None)
-        else:
-            found.append((there.st_dev, there.st_ino))
-    return tuple(found)
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 def rescued_path(path: Path) -> Path:

@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from wsrm_mq.errors import StoreUnavailable
-from wsrm_mq.store.sqlite.connection import Connection, CopyConnection, connect_reader, only_reading, store_errors
+from wsrm_mq.store.sqlite.connection import (
+    Connection,
+    CopyConnection,
+    connect_reader,
+    only_reading,
+    space,
+    store_errors,
+)
 from wsrm_mq.store.sqlite.files import is_locked, log_bytes, parts
 
 _FOR_WANT_OF_PERMISSION: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
@@ -73,8 +80,7 @@ def _copied(path: Path) -> Connection:
 
 def temporary_copy(db: Connection, path: Path) -> CopyConnection:
     """A copy, which may be written, of what ``db`` sees of the store at ``path``; it goes when it is closed."""
-    (pages,), (size,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    with _room(path, lambda: pages * size, "it is to be tried") as (place, lock):
+    with _room(path, lambda: space(db).size, "it is to be tried") as (place, lock):
         with closing(sqlite3.connect(place / path.name)) as copy:
             db.backup(copy)
         return _copy(place, lock, path, "mode=rw")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.errors import StoreBusy
 from wsrm_mq.store.port import Log, Parameters, Rows
-from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS
+from wsrm_mq.store.sqlite.connection import BUSY_TIMEOUT_MS, space
 from wsrm_mq.store.sqlite.schema import HEAD
 
 _WRITE_BODY: Final = "UPDATE message SET body = ? WHERE id = ?"
@@ -54,9 +54,6 @@ class Fleeting:
     def checkpoint(self, then: Log | None = None) -> bool:
         """There is no log."""
         return False
-
-    def spare(self) -> int:
-        return 0
 
 
 _SESSIONS: Final = 40
@@ -129,9 +126,7 @@ class Temporary:
     def size(self) -> int:
         """The bytes of what it has, in memory or not."""
         with self.turn:
-            pragmas = (self.db.execute(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
-            pages, free, size = (int(found.fetchone()[0]) for found in pragmas)
-        return (pages - free) * size
+            return space(self.db).used
 
     def limit_memory(self, memory_limit: int) -> None:
         with self.turn:

@@ -275,7 +275,7 @@ class Guard:
         now = time.monotonic()
         if now - self._looked_at < LOOK_SECONDS:
             return False
-        is_there = file_ids(self._path) == self._files
+        is_there = self.are_there
         self._looked_at = now if is_there else float("-inf")  # gone: the next commit has to see that too
         return not is_there
 
