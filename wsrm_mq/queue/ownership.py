@@ -150,7 +150,6 @@ def leave(tx: Transaction) -> None:
 def owned_by(tx: Transaction, instance: int, *, also: Iterable[int] = ()) -> list[Lane]:
     """The lanes and loose entries that an instance owns; ``also`` those lanes with these keys."""
     keys = {key for key, *_claim in tx.execute(lanes.CLAIMS_OF, {"owner": instance})}.union(also)
-    tx.db.lock_lanes(keys)
     positions = [position for position, _fence in tx.execute(LOOSE_CLAIMS_OF, {"owner": instance}).fetchall()]
     found = [*map(tx.lane, keys), *map(tx.loose_entry, positions)]
     return [lane for lane in found if lane is not None]

@@ -62,7 +62,7 @@ def leave_to_fetch(tx: Transaction, position: int) -> None:
 
 
 def _lent(tx: Transaction, position: int, about: About, number: int | None) -> Fetched:
-    tx.execute(channels.LEND, {"key": position, "now": tx.now, "until": tx.now + LENT_FOR})
+    tx.execute(channels.SENT, {"key": position, "now": tx.now, "retry_at": tx.now + LENT_FOR})
     environ, body = tx.execute(channels.ENVELOPE, {"key": position}).fetchone()
     outbound = outbound_of(about)
     place = outbound.value.header(number) if number is not None and outbound is not None else None

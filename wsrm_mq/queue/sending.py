@@ -16,7 +16,7 @@ from wsrm_mq.queue.ownership import Claim, take
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store.applications import fetched_queue, sent_queue
-from wsrm_mq.store.channels import LEND, Channel
+from wsrm_mq.store.channels import SENT, Channel
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import About, Lane, SequenceRecord
 from wsrm_mq.store.transaction import Transaction, as_json
@@ -89,7 +89,7 @@ def send(
     if about.value.terms.rm.is_fetched(message.to.address):
         channel.due_at = max(tx.now + _KEPT_FOR, about.value.terms.expires_at or 0)
         if is_awaited:
-            tx.execute(LEND, {"key": key, "now": tx.now, "until": tx.now + LENT_FOR})
+            tx.execute(SENT, {"key": key, "now": tx.now, "retry_at": tx.now + LENT_FOR})
         return Sent(key)
     return Sent(key, take(tx, channel))
 

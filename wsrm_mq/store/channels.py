@@ -83,7 +83,8 @@ LAST_LEFT: Final = compiled(
 )
 """The time at which the last request that is not done has left; NULL: it has not."""
 SENT: Final = changed_if_live(deliveries=entry.c.deliveries + 1, deaths=0, retry_from=p("now"), retry_at=p("retry_at"))
-"""It has left, and leaves again unless it is acknowledged."""
+"""It has left, and leaves again unless it is acknowledged; or it is lent to a request, and no other gets it until
+then."""
 _later: Final = entry.alias("later")
 _ACKNOWLEDGED_SINCE: Final = (
     select(func.count())
@@ -248,8 +249,6 @@ ACKNOWLEDGEMENTS: Final = compiled(
 )
 """The keys of sequences of which an acknowledgement waits at the address."""
 ENVELOPE: Final = compiled(select(message.c.environ, message.c.body).where(message.c.id == p("key")))
-LEND: Final = changed_if_live(deliveries=entry.c.deliveries + 1, retry_from=p("now"), retry_at=p("until"))
-"""Lend a message to a request: no other request gets it before ``:until``."""
 WAITER: Final = compiled(select(entry.c.waiter).where(entry.c.id == p("key")))
 """The name of the instance in which a request waits for the message."""
 TAKEN: Final = compiled(changing(entry, **IS_TAKEN).where(IS_LIVE).returning(entry.c.lane))

@@ -56,8 +56,9 @@ class Connection(Database, Protocol):
         death of its process only. Not to be called within a transaction."""
 
     def begin(self, *, wait: bool = True) -> int:
-        """Begin a transaction that writes. It waits for other writers, the usual time, or not at all. Answers the
-        version of the store: another number than before where another connection has committed since."""
+        """Begin a transaction that writes, alone until it ends. It waits for other writers, the usual time, or not at
+        all. Answers the version of the store: another number than before where another connection has committed
+        since."""
 
     def positions(self) -> Iterator[int]:
         """Keys for messages and entries, rising, each given once; to be asked for within a transaction. They are good
@@ -66,9 +67,6 @@ class Connection(Database, Protocol):
     def reserve_positions(self, wanted: int) -> range:
         """Give away so many positions: no entry of this store gets one of them. To be asked for within a transaction
         that has written what it has."""
-
-    def lock_lanes(self, keys: Iterable[int]) -> None:
-        """Lock the rows of these lanes until the transaction ends, in the order of their keys."""
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         """Give the row of a message its body of ``size`` bytes, piece by piece."""

@@ -57,9 +57,11 @@ class Store:
         max_queued_bytes: int = 64 * 1024 * 1024,
         events: Events | None = None,
         serving: Serving = NAMELESS,
+        instances: Instances | None = None,
     ) -> None:
+        """``instances``: liveness and doorbell of the store's instances; if none are given, their files beside it."""
         self.path = store_path(where)
-        self.instances: Instances = driver.instances_of(self.path)
+        self.instances = instances or driver.instances_of(self.path)
         self.serving = serving
         self.clock = clock
         self.believed = believed_of(clock, driver.clock_file(self.path))

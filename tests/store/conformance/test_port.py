@@ -114,31 +114,23 @@ def test_a_connection_notices_that_another_one_has_committed_and_no_commit_of_it
 def test_who_does_not_wait_for_another_writer_is_told_at_once_that_the_store_is_busy(place: Place) -> None:
     one, other = place.writer(), place.writer()
     one.begin()
-    one.lock_lanes([1, 2])
-
-    def begin_and_lock() -> None:  # a driver with finer locks meets the other one at the lanes
-        with place.errors():
-            other.begin(wait=False)
-            other.lock_lanes([2])
-
-    with pytest.raises(StoreBusy):
-        begin_and_lock()
+    with pytest.raises(StoreBusy), place.errors():
+        other.begin(wait=False)
     one.execute("ROLLBACK")
     other.begin(wait=False)
     other.execute("ROLLBACK")
 
 
-def test_transactions_that_lock_the_same_lanes_in_any_order_come_one_after_the_other(place: Place) -> None:
+def test_transactions_that_write_come_one_after_the_other(place: Place) -> None:
     found: list[int] = []
     failures: list[BaseException] = []
 
-    def run(lanes: list[int]) -> None:
+    def run() -> None:
         db = place.driver.connect_writer(place.where)
         try:
             db.for_writing()
             for _ in range(20):
                 db.begin()
-                db.lock_lanes(lanes)
                 found.append(db.execute(identity.ADVANCE).fetchall()[0][1])
                 db.execute("COMMIT")
         except BaseException as error:
@@ -146,7 +138,7 @@ def test_transactions_that_lock_the_same_lanes_in_any_order_come_one_after_the_o
         finally:
             db.close()
 
-    threads = [threading.Thread(target=run, args=(lanes,)) for lanes in ([1, 2, 3], [3, 2, 1], [2, 3, 1])]
+    threads = [threading.Thread(target=run) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -13,7 +13,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -120,9 +120,6 @@ class Connection(sqlite3.Connection):
     def reserve_positions(self, wanted: int) -> range:
         (last,) = self.execute(_RESERVE, (wanted,)).fetchone()
         return range(last - wanted + 1, last + 1)
-
-    def lock_lanes(self, keys: Iterable[int]) -> None:
-        """Nothing is to be done: the transaction that writes has the whole store."""
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         self.execute(_ALLOCATE, (size, message))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -41,9 +41,6 @@ class Fleeting:
 
     def reserve_positions(self, wanted: int) -> range:
         raise NotImplementedError("positions of express messages are reserved in the store")
-
-    def lock_lanes(self, keys: Iterable[int]) -> None:
-        """Nothing is to be done: the session that writes has the whole database."""
 
     def write_body(self, message: int, size: int, body: BinaryIO) -> None:
         self.execute(_WRITE_BODY, (body.read(size), message))
