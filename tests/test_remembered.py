@@ -20,4 +20,4 @@ def test_what_was_not_asked_for_longest_is_forgotten_first() -> None:
     assert recent.get(1) == "1"
     recent.keep(3, "3")
     assert [recent.get(key) for key in (1, 2, 3)] == ["1", None, "3"]
-    assert len(recent) == 2
+    assert len(recent._values) == 2

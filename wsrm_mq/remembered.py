@@ -32,9 +32,6 @@ class Recent(Generic[K, V]):
         self._most = most
         self._values: OrderedDict[K, V] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def get(self, key: K) -> V | None:
         value = self._values.get(key)
         if value is not None:

@@ -32,6 +32,8 @@ from wsrm_mq.store.cache import MaySend, may_send
 from wsrm_mq.store.loose import LOOSE_CLAIMS_OF
 from wsrm_mq.store.store import Store
 
+THREADS: Final = 8
+"""Threads that a pool keeps."""
 RUN_SECONDS: Final = 0.050
 LOOK_SECONDS: Final = 0.050
 """The time between two looks of a run whether an operator has stopped its sequence."""
@@ -103,7 +105,6 @@ class Dispatcher:
         waiters: Waiters,
         duty: Duty,
         *,
-        threads: int = 8,
         max_threads: int = 64,
         request_threads: int = 64,
         send_threads: int = 1,
@@ -119,13 +120,13 @@ class Dispatcher:
         self._policy_of = policy_of
         self._events = events
         self._duty = duty
-        self.pool: Pool[_Run] = Pool(self._work, threads=threads, max_threads=max_threads, events=events)
+        self.pool: Pool[_Run] = Pool(self._work, threads=THREADS, max_threads=max_threads, events=events)
         self.request_pool: Pool[_Run] = Pool(
-            self._work, threads=threads, max_threads=request_threads, events=events, of="requests"
+            self._work, threads=THREADS, max_threads=request_threads, events=events, of="requests"
         )
         """A pool of its own: requests that block leave the sequences their threads."""
         self.send_pool: Pool[_Run] = Pool(
-            self._work, threads=threads, max_threads=send_threads, events=events, of="messages to send"
+            self._work, threads=THREADS, max_threads=send_threads, events=events, of="messages to send"
         )
         """A pool of its own: endpoints that hang leave the application its threads (SEC-018)."""
         self._prefetch = Prefetch()

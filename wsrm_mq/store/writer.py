@@ -337,7 +337,7 @@ class Writer:
             kept = self._write(batch)
             if self._commit.checkpoint_due and (not kept or self._reserve.is_spent):
                 self._commit.checkpoint()
-            if not kept:
+            if not kept and time.monotonic() >= self._reserve.due_at:
                 self._commit.restore()
             return kept
         except BaseException as error:

@@ -58,7 +58,8 @@ class Reserve:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._looked_at = 0.0
+        self.due_at = 0.0
+        """When ``restore`` looks again, by ``time.monotonic``."""
         self.size = 0
         """Its bytes, when this instance looked last; 0: there was never room for it."""
         self.plenty = _PLENTY
@@ -79,9 +80,9 @@ class Reserve:
         """Make the file if it is missing and there is room; looks only once a second. ``spare``: bytes that are free in
         the store's file: where they are plenty a smaller one is enough."""
         now = time.monotonic()
-        if now - self._looked_at < _LOOK_EVERY_SECONDS:
+        if now < self.due_at:
             return
-        self._looked_at = now
+        self.due_at = now + _LOOK_EVERY_SECONDS
         try:
             free, wanted = _free(self._path), min(_MOST, shutil.disk_usage(self._path.parent).total // _PART)
             self.plenty = max(_PLENTY, 2 * wanted)
