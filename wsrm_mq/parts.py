@@ -1,4 +1,5 @@
-"""Several messages in one body: ``multipart/mixed``, written and read as it comes. Bodies are bytes as they are."""
+"""Messages over HTTP, as the server of queues and its client both know them: what is told of each, and several in one
+body: ``multipart/mixed``, written and read as it comes. Bodies are bytes as they are."""
 
 from __future__ import annotations
 
@@ -7,12 +8,37 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 HEAD_BYTES: Final = 64 * 1024
 """The longest head of a part."""
 _BOUNDARY: Final = re.compile(
     r'multipart/mixed\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE
 )
 _END: Final = b"\r\n\r\n"
+
+
+class Facts(Struct):
+    """The facts that are told of a message as they are: see ``Message``."""
+
+    queue: str
+    position: int
+    message_id: str
+    type: str | None
+    topic: str | None
+    content_type: str | None
+    priority: int
+    sequence: str | None
+    number: int | None
+    received_at: float
+    deliveries: int
+    failures: int
+    state: str
+    reason: str | None
+    last_error: str | None
+    leased_until: float | None
+    is_barrier: bool
+    lane: int | None
 
 
 class Malformed(ValueError):
@@ -45,23 +71,13 @@ def content_type(boundary: str) -> str:
     return f"multipart/mixed; boundary={boundary}"
 
 
-def head(boundary: str, headers: Mapping[str, str]) -> bytes:
-    """The bytes before the body of a part. Header values are in ASCII."""
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"\r\n--{boundary}\r\n{lines}\r\n".encode("ascii")
-
-
-def end(boundary: str) -> bytes:
-    """The bytes behind the last part."""
-    return f"\r\n--{boundary}--\r\n".encode("ascii")
-
-
 def written(boundary: str, parts: Iterable[tuple[Mapping[str, str], bytes]]) -> Iterator[bytes]:
-    """The pieces of a body that has these parts; none of their bodies is copied."""
+    """The pieces of a body that has these parts; none of their bodies is copied. Header values are in ASCII."""
     for headers, body in parts:
-        yield head(boundary, headers)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        yield f"\r\n--{boundary}\r\n{lines}\r\n".encode("ascii")
         yield body
-    yield end(boundary)
+    yield f"\r\n--{boundary}--\r\n".encode("ascii")
 
 
 class Reader:

@@ -358,17 +358,18 @@ def offered(
         name_header=settings.client_name_header,
         nodes={name: one.site == settings.site for name, one in settings.nodes.items()},
     )
-    queues = server.queue_application(store, access=access, hops=hops_of(settings))
+    hops = hops_of(settings)
     if settings.stomp_port is None and settings.stomp_websocket_port is None:
-        return mounting.Mounted(queues, beside)
+        return mounting.Mounted(server.queue_application(store, access=access, hops=hops), beside)
 
     listening = with_stomp.Listening(
         *(settings.host, settings.stomp_port, settings.stomp_websocket_port),
         *(settings.tls_certificate, settings.tls_key),
     )
-    return mounting.Mounted(
-        with_stomp.WithStomp(queues, listening, lambda url: say(f"wsrm-mq: STOMP on {url}")), beside
+    speaks = with_stomp.WithStomp(
+        store, listening, lambda url: say(f"wsrm-mq: STOMP on {url}"), access=access, hops=hops
     )
+    return mounting.Mounted(speaks, beside)
 
 
 def _has_tokens(store: str | os.PathLike[str]) -> bool:

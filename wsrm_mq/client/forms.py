@@ -105,30 +105,12 @@ class Problem(msgspec.Struct):
     retry_after: float | None = None
 
 
-class Told(msgspec.Struct):
+class Told(parts.Facts):
     """The header ``Message`` of what the server sends. ``leased_for``: seconds."""
 
-    queue: str
-    position: int
-    message_id: str
-    type: str | None
-    topic: str | None
-    content_type: str | None
     properties: msgspec.Raw
-    priority: int
-    sequence: str | None
-    number: int | None
-    received_at: float
-    deliveries: int
-    failures: int
-    state: str
-    reason: str | None
-    last_error: str | None
-    leased_until: float | None
-    is_barrier: bool
     lease: int | None
     leased_for: float | None
-    lane: int | None
     of: dict[str, Any] | None = None
 
 

@@ -52,16 +52,17 @@ class PutOne(NamedTuple):
             node.put(self.queue or "", self.body, **self.options)
 
 
-def require_put(principal: Principal, one: PutOne) -> None:
-    """See that a principal may put a message where it goes, and its report too. Raises ``UnknownQueue`` and
+def require_put(principal: Principal, *puts: PutOne) -> None:
+    """See that a principal may put messages where they go, and their reports too. Raises ``UnknownQueue`` and
     ``RightMissing``."""
-    if one.topic is not None:
-        principal.require_topics("put", one.topic)
-    else:
-        principal.require("put", one.queue or "")
-    report_to = one.options.get("report_to")
-    if report_to is not None:
-        principal.require("put", report_to)
+    for one in puts:
+        if one.topic is not None:
+            principal.require_topics("put", one.topic)
+        else:
+            principal.require("put", one.queue or "")
+        report_to = one.options.get("report_to")
+        if report_to is not None:
+            principal.require("put", report_to)
 
 
 def settled(acts: Sequence[Settle], tx: Unit) -> list[Settlement]:

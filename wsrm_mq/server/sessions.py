@@ -219,7 +219,7 @@ class Session:
         self._received_from.update(queues)
         with self._use.taken("waiting"):
             found = await self._sessions.lines.receive(wanted, wait, [self._ended, *gone])
-        if self._sessions.is_shared(self) and any(_is_endless(one) for one in found):
+        if self._sessions.is_shared(self) and any(one.leased_until is None and not one.is_barrier for one in found):
             await give_back(self._node, found)
             raise NotAllowed("A lease that has no end is of a session: begin one, or name the seconds of the `lease`.")
         return await self._given(found, None)
@@ -527,7 +527,3 @@ def _keeper_gone(home: Opened, node: Node) -> AbstractContextManager[None]:
 
 def _nothing(_tx: Unit) -> None:
     """It is done when all is done that was asked of the store before."""
-
-
-def _is_endless(message: Message) -> bool:
-    return message.leased_until is None and not message.is_barrier

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from ssl import Purpose, SSLContext, create_default_context
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wsrm_mq.asgi_calls import Receive, Scope, Send
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.server.http.application import QueueApplication
 
@@ -30,27 +30,27 @@ class Listening(NamedTuple):
         return context
 
 
-class WithStomp:
+class WithStomp(QueueApplication):
     """An application of ASGI that speaks STOMP beside HTTP from its start to its end. ``announce`` is told where."""
 
-    def __init__(self, queues: QueueApplication, listening: Listening, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, where: str | os.PathLike[str], listening: Listening, announce: Callable[[str], None], **options: Any
+    ) -> None:
+        """``options``: those of ``QueueApplication``."""
         from wsrm_mq.server.stomp.server import StompServer  # it needs a library for WebSockets
 
-        self._queues = queues
+        super().__init__(where, **options)
         self._listening = listening
         self._announce = announce
         self._made = StompServer
         self._stomp: StompServer | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._queues(scope, receive, send)
-
     async def start(self) -> None:
         """Raises ``ConfigurationError`` where a port cannot be had."""
-        await self._queues.start()
+        await super().start()
         if self._stomp is not None:
             return
-        self._stomp = stomp = self._made(self._queues.server.sessions, self._queues.server.access)
+        self._stomp = stomp = self._made(self.server.sessions, self.server.access)
         host, tls = self._listening.host, self._listening.tls
         for scheme, port, listen in (
             ("stomp" if tls is None else "stomp+ssl", self._listening.port, stomp.listen),
@@ -67,7 +67,4 @@ class WithStomp:
         if self._stomp is not None:
             await self._stomp.close()
             self._stomp = None
-        await self._queues.stop()
-
-    def ending(self) -> None:
-        self._queues.ending()
+        await super().stop()

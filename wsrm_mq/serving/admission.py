@@ -46,7 +46,8 @@ class Admission:
     def __init__(self, bounds: ConnectionBounds, tell: Callable[..., None]) -> None:
         self.bounds = bounds
         self.tell = tell
-        self._open: Collection[Closable] = ()
+        self.connections: Collection[Closable] = ()
+        """A live view of those that are open."""
         self._leaving: set[Closable] = set()
         """Open connections that are turned away, and may still read the answer."""
         self._goes_next: list[tuple[tuple[int, float], Closable]] = []
@@ -55,10 +56,6 @@ class Admission:
         self._closed = self._refused = 0
         self._told_at: float | None = None
         self._lacks_files = False
-
-    def set_connections(self, connections: Collection[Closable]) -> None:
-        """``connections`` is a live view of those that are open."""
-        self._open = connections
 
     def admit(self, newcomer: Closable, now: float) -> bool:
         """Whether ``newcomer``, which is open already, may stay: there is room, or another one makes room."""
@@ -71,7 +68,7 @@ class Admission:
         return goes is not None
 
     def _kept(self) -> int:
-        return len(self._open) - len(self._leaving)
+        return len(self.connections) - len(self._leaving)
 
     def left(self, one: Closable) -> None:
         """Forget ``one``, which is closed."""
@@ -91,7 +88,7 @@ class Admission:
                     return one
             if now < self._looks_again_at:
                 return None
-            ranked = [(found, one) for one in self._open if one is not newcomer and (found := one.may_go(now))]
+            ranked = [(found, one) for one in self.connections if one is not newcomer and (found := one.may_go(now))]
             self._goes_next = sorted(ranked, key=itemgetter(0))[_AT_ONCE - 1 :: -1]
             if not self._goes_next:
                 self._looks_again_at = now + _REST_SECONDS

@@ -313,7 +313,7 @@ class BoundedServer(uvicorn.Server):
                 timeout_graceful_shutdown=_LAST_BYTES_SECONDS,
             )
         )
-        self._admission.set_connections(self.server_state.connections)  # type: ignore[arg-type]
+        self._admission.connections = self.server_state.connections  # type: ignore[assignment]
         self._announce = announce
         self._ending = ending
         self._drain_seconds = drain_seconds

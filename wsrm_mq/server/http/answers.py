@@ -49,8 +49,8 @@ class Pieces(Response):
             raise CutOff from None
 
 
-def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, "application/json")
+def as_json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def one(headers: Mapping[str, str], body: bytes, pause_seconds: float) -> Response:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
@@ -14,26 +15,29 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
+from wsrm_mq.errors import StoreError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node import Node, connect
 from wsrm_mq.server.access import Access
 from wsrm_mq.server.bounds import Bounds
-from wsrm_mq.server.counting import count_events
 from wsrm_mq.server.http import consuming, looking, presence, putting
 from wsrm_mq.server.http.answers import CutOff, as_json
 from wsrm_mq.server.http.call import Limits, Server
 from wsrm_mq.server.http.intake import PATH, Intake
 from wsrm_mq.server.http.openapi import document
 from wsrm_mq.server.http.operation import Operation
-from wsrm_mq.server.http.problems import KIND, Problem
+from wsrm_mq.server.http.problems import Problem, as_problem
 from wsrm_mq.server.mounting import Mounted
 from wsrm_mq.server.routes import Routes
 from wsrm_mq.server.sessions import Sessions
 from wsrm_mq.store.store import Store
+from wsrm_mq.store.transaction import Transaction
 
 if TYPE_CHECKING:
     from wsrm_mq.routes.sending import Hop
 
+COUNT_SECONDS: Final = 5.0
+"""The time between two writes of counts, however many events there are."""
 ALL: Final[tuple[Operation, ...]] = (
     *(*putting.OPERATIONS[:1], *consuming.OPERATIONS[:3]),  # the busiest come first
     *(*putting.OPERATIONS[1:], *consuming.OPERATIONS[3:], *presence.OPERATIONS, *looking.OPERATIONS),
@@ -126,7 +130,25 @@ async def _described(_request: Request) -> Response:
 
 
 async def _watch_over(server: Server, routes: Routes) -> None:
-    await asyncio.gather(server.sessions.watch(), count_events(server.node), routes.watch())
+    await asyncio.gather(server.sessions.watch(), _count_events(server.node), routes.watch())
+
+
+async def _count_events(node: Node) -> None:
+    """Write down now and then how many events were told, so that metrics show them whichever process is asked."""
+    while True:
+        await asyncio.sleep(COUNT_SECONDS)
+        counts = node.telling.take_counts()
+        if counts:
+            try:
+                await asyncio.to_thread(node.call, partial(_count, counts=counts))
+            except StoreError:
+                node.telling.put_back(counts)
+
+
+def _count(tx: Transaction, counts: Mapping[str, int]) -> None:
+    for event, times in counts.items():
+        tx.counts["event", 0, event] += times
+    tx.count_now()
 
 
 def _no_operation(request: Request, error: HTTPException) -> Response:
@@ -135,6 +157,6 @@ def _no_operation(request: Request, error: HTTPException) -> Response:
     title, code = ("Method Not Allowed", "UnknownMethod") if is_method else ("Not Found", "UnknownPath")
     next_step = f"GET {request.scope['root_path']}/openapi.json describes what there is."
     problem = Problem(error.status_code, title, code, f"There is no {request.method} {request.url.path}.", next_step)
-    answer = as_json(problem, error.status_code, error.headers)
-    answer.headers["Content-Type"] = KIND
+    answer = as_problem(problem, error)
+    answer.headers.update(error.headers or {})
     return answer

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node.message import Message
-from wsrm_mq.parts import Part
+from wsrm_mq.parts import Facts, Part
 from wsrm_mq.queue.policies import Durability
 from wsrm_mq.server.acts import PutOne, Settle
 
@@ -62,32 +62,14 @@ class Recorded(Struct):
     settled_at: int | None
 
 
-class Told(Struct):
+class Told(Facts):
     """The facts that the server tells with a message: see ``Message``. ``lease``: the number that settles it together
     with its position; ``null`` where it is not leased. ``leased_for``: so many seconds the lease lasts from now on.
     ``lane``: the number of its ordered group. ``of``: what one of a journal records."""
 
-    queue: str
-    position: int
-    message_id: str
-    type: str | None
-    topic: str | None
-    content_type: str | None
     properties: dict[str, Any]
-    priority: int
-    sequence: str | None
-    number: int | None
-    received_at: float
-    deliveries: int
-    failures: int
-    state: str
-    reason: str | None
-    last_error: str | None
-    leased_until: float | None
-    is_barrier: bool
     lease: int | None
     leased_for: float | None
-    lane: int | None
     of: Recorded | UnsetType = UNSET
 
 
@@ -141,7 +123,6 @@ def told(message: Message, of: Recorded | UnsetType = UNSET) -> dict[str, str]:
         message.type,
         message.topic,
         message.content_type,
-        message.properties,
         message.priority,
         message.sequence,
         message.number,
@@ -153,9 +134,10 @@ def told(message: Message, of: Recorded | UnsetType = UNSET) -> dict[str, str]:
         message.last_error,
         message.leased_until,
         message.is_barrier,
+        message.lane,
+        message.properties,
         message.lease.fence if is_leased else None,
         max(message.leased_until - time.time(), 0.0) if is_leased and message.leased_until is not None else None,
-        message.lane,
         of,
     )
     headers = {"Message": ascii_json(one)}

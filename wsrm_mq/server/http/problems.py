@@ -87,22 +87,18 @@ def broken() -> Problem:
     )
 
 
-def headers_of(problem: Problem, error: BaseException) -> dict[str, str]:
-    headers = {}
+def answer_of(error: errors.WSRMError) -> Response:
+    return as_problem(problem_of(error), error)
+
+
+def as_problem(problem: Problem, error: BaseException) -> Response:
+    answer = as_json(problem, problem.status)
+    headers = answer.headers
+    headers["Content-Type"] = KIND
     if problem.retry_after is not UNSET:
         headers["Retry-After"] = str(max(1, round(problem.retry_after)))
     if isinstance(error, errors.NotAuthenticated):
         headers["WWW-Authenticate"] = error.challenge
     if problem.status in (408, 413):
         headers["Connection"] = "close"
-    return headers
-
-
-def answer_of(error: errors.WSRMError) -> Response:
-    return as_problem(problem_of(error), error)
-
-
-def as_problem(problem: Problem, error: BaseException) -> Response:
-    answer = as_json(problem, problem.status, headers_of(problem, error))
-    answer.headers["Content-Type"] = KIND
     return answer

@@ -75,7 +75,7 @@ async def put(call: Call) -> Response:
     queue, room = call.queue("put"), call.query(Room)
     if call.boundary is not None:
         acts = [put_of(part, queue) for part in await call.parts()]
-        require(call.principal, acts)
+        require_put(call.principal, *acts)
         together = partial(asyncio.to_thread, _together, call.node, acts)
         positions = await put_with_room(call, _queues(acts), room.timeout, together)
         return as_json(Positions(positions), 201)
@@ -135,7 +135,7 @@ async def transact(call: Call) -> Response:
         settles = part.headers.get(SETTLEMENT)
         acts.append(put_of(part) if settles is None else settlement(settles))
     puts = [one for one in acts if isinstance(one, PutOne)]
-    require(call.principal, puts)
+    require_put(call.principal, *puts)
     session = call.session()
     with session.heard():
         positions = await with_queues(call, _queues(puts), lambda: session.transaction(acts))
@@ -194,12 +194,6 @@ def _lane(call: Call) -> lanes.Lane:
     if not 0 < len(name) <= LONGEST_LANE or not name.isprintable():
         raise ConfigurationError(f"The name of a lane has 1 to {LONGEST_LANE} printable characters.")
     return lanes.Lane(call.principal.name, name)
-
-
-def require(principal: Principal, acts: Iterable[PutOne]) -> None:
-    """``require_put`` of each."""
-    for one in acts:
-        require_put(principal, one)
 
 
 def _queues(acts: Iterable[PutOne]) -> list[str]:

@@ -40,10 +40,6 @@ def destination_of(frame: Frame) -> Destination:
     raise ConfigurationError(f"`destination` is {text[:100]!r}; it is {QUEUE}NAME, or {TOPIC}PATTERN.")
 
 
-def _seconds(text: str) -> float:
-    return float(text)
-
-
 def _words(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
@@ -61,10 +57,10 @@ OPTIONS: Final = {
     "type": Option("type"),
     "sender-message-id": Option("message_id"),
     "priority": Option("priority", int, "a number"),
-    "ttl": Option("ttl", _seconds, "seconds"),
-    "delay": Option("delay", _seconds, "seconds"),
-    "deliver-at": Option("deliver_at", _seconds, "seconds since the epoch"),
-    "receive-by": Option("receive_by", _seconds, "seconds since the epoch"),
+    "ttl": Option("ttl", float, "seconds"),
+    "delay": Option("delay", float, "seconds"),
+    "deliver-at": Option("deliver_at", float, "seconds since the epoch"),
+    "receive-by": Option("receive_by", float, "seconds since the epoch"),
     "group": Option("group"),
     "journal": Option("journal"),
     "report-to": Option("report_to"),
@@ -121,7 +117,7 @@ def wanted_of(frame: Frame) -> Wanted:
     mode = headers.get("ack", "auto")
     usual = AUTO_BACKLOG if mode == "auto" else 1
     asked = cast(int, _header(headers, "prefetch-count", int, "a number, at least 1")) or usual
-    lease = cast("float | None", _header(headers, "lease", _seconds, "seconds"))
+    lease = cast("float | None", _header(headers, "lease", float, "seconds"))
     destination, durable = destination_of(frame), headers.get(DURABLE)
     if durable is not None and destination.topic is None:
         raise ConfigurationError(f"`{DURABLE}` is of a subscription to {TOPIC}PATTERN; a queue keeps its messages so.")
