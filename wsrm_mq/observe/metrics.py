@@ -5,7 +5,7 @@ The page ``docs/observability.md`` shows the table; a test holds it against this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
@@ -41,10 +41,16 @@ class Metric(NamedTuple):
     """A metric under the name that Prometheus knows it by."""
 
     name: str
-    kind: str
-    labels: tuple[str, ...]
     meaning: str
     samples: Callable[[Scrape], Samples]
+    labels: tuple[str, ...] = ("endpoint",)
+
+    @property
+    def kind(self) -> str:
+        """The name says it, as Prometheus wants that."""
+        if self.name.endswith("_duration_seconds"):
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 def _received(scrape: Scrape) -> Samples:
@@ -66,7 +72,7 @@ def _took(scrape: Scrape) -> Samples:
     return (((one.queue, one.label), one.value) for one in timed)
 
 
-def _by_queue(values: Callable[[Scrape], dict[str, float]]) -> Callable[[Scrape], Samples]:
+def _by_queue(values: Callable[[Scrape], Mapping[str, float]]) -> Callable[[Scrape], Samples]:
     return lambda scrape: (((queue,), value) for queue, value in values(scrape).items())
 
 
@@ -98,215 +104,169 @@ def _requests(
 METRICS: Final = (
     Metric(
         "wsrm_messages_received_total",
-        "counter",
-        ("endpoint", "version", "outcome"),
         "Messages with a Sequence header, and with version `none` those that `queue_one_way` stores, by what became of "
         f"them: {', '.join(RECEIVED)}",
         _received,
+        ("endpoint", "version", "outcome"),
     ),
     Metric(
         "wsrm_messages_delivered_total",
-        "counter",
-        ("endpoint",),
         "Messages that the application has taken, or a consumer has acknowledged",
         _counts("delivered"),
     ),
     Metric(
         "wsrm_messages_replayed_total",
-        "counter",
-        ("endpoint",),
         "Those of them that were read back from the store: held, tried again, or found at a start",
         _counts("replayed"),
     ),
     Metric(
         "wsrm_delivery_failures_total",
-        "counter",
-        ("endpoint", "fault"),
         "Attempts that failed: exception, http_error, soap_fault, answered_with_fault, refused, unstorable, not_sent, "
         "not_told, never_answered, too_large, not_let_in, nacked, holder_died, broke_off",
         _labelled("failed"),
+        ("endpoint", "fault"),
     ),
     Metric(
         "wsrm_delivery_duration_seconds",
-        "histogram",
-        ("endpoint",),
         "How long the application ran, whatever came of it",
         _took,
     ),
     Metric(
         "wsrm_ledger_events_total",
-        "counter",
-        ("endpoint", "event"),
         "Rows of the ledger: created, ended, dead, blocked, resumed, skipped and so on",
         _labelled("ledger"),
+        ("endpoint", "event"),
     ),
     Metric(
         "wsrm_events_total",
-        "counter",
-        ("event",),
         "Events told, by name; see the table of events",
         lambda scrape: (((one.label,), one.value) for one in scrape.counts if one.name == "event"),
+        ("event",),
     ),
     Metric(
         "wsrm_messages_put_total",
-        "counter",
-        ("queue",),
         "Messages that came into a queue that programs consume; what they acknowledge is delivered",
         _counts("put"),
+        ("queue",),
     ),
     Metric(
         "wsrm_queue_messages",
-        "gauge",
-        ("queue",),
         "Messages of a queue that programs consume that are not settled",
         _by_queue(lambda scrape: {one.queue: one.messages for one in scrape.at.consumed}),
+        ("queue",),
     ),
     Metric(
         "wsrm_queue_next_age_seconds",
-        "gauge",
-        ("queue",),
         "Age of the message that its next consumer gets; 0 where none is ready",
         lambda scrape: (((one.queue,), one.waited(scrape.now) / 1000) for one in scrape.at.consumed),
+        ("queue",),
     ),
     Metric(
         "wsrm_sequences",
-        "gauge",
-        ("endpoint", "state"),
         "Sequences in the store, by protocol state",
         lambda scrape: ((key, count) for key, count in scrape.at.sequences.items()),
+        ("endpoint", "state"),
     ),
     Metric(
         "wsrm_sequences_blocked",
-        "gauge",
-        ("endpoint",),
         "Sequences that a message has stopped: they wait for an operator",
-        _by_queue(lambda scrape: dict(scrape.at.blocked)),
+        _by_queue(lambda scrape: scrape.at.blocked),
     ),
     Metric(
         "wsrm_messages_held",
-        "gauge",
-        ("endpoint",),
         "Messages that wait behind a gap",
         _by_queue(lambda scrape: {queue: one.held for queue, one in scrape.at.waiting.items()}),
     ),
     Metric(
         "wsrm_messages_ready",
-        "gauge",
-        ("endpoint",),
         "Messages that wait for the application: next, running, to be tried again, or behind such a one",
         _by_queue(lambda scrape: {queue: one.ready for queue, one in scrape.at.waiting.items()}),
     ),
     Metric(
         "wsrm_dead_letters",
-        "gauge",
-        ("endpoint",),
         "Messages in the dead letters of the endpoint",
-        _by_queue(lambda scrape: dict(scrape.at.dead_letters)),
+        _by_queue(lambda scrape: scrape.at.dead_letters),
     ),
     Metric(
         "wsrm_dead_letters_unconfirmed",
-        "gauge",
-        ("endpoint",),
         "Those of them that no operator has confirmed: what to be alarmed by",
-        _by_queue(lambda scrape: dict(scrape.at.dead_letters_unconfirmed)),
+        _by_queue(lambda scrape: scrape.at.dead_letters_unconfirmed),
     ),
     Metric(
         "wsrm_replies_unacknowledged",
-        "gauge",
-        ("endpoint",),
         "Replies in offered sequences that their sources have not acknowledged",
-        _by_queue(lambda scrape: dict(scrape.at.unacknowledged_replies)),
+        _by_queue(lambda scrape: scrape.at.unacknowledged_replies),
     ),
     Metric(
         "wsrm_requests_waiting",
-        "gauge",
-        ("endpoint",),
         "Requests of an RM Source that are not acknowledged, or not replied to",
         _requests(lambda one, _now: one.waiting, sum),
     ),
     Metric(
         "wsrm_requests_oldest_age_seconds",
-        "gauge",
-        ("endpoint",),
         "Age of the oldest of them; 0 without one",
         _requests(lambda one, now: 0 if one.since is None else max(0, now - one.since) / 1000),
     ),
     Metric(
         "wsrm_requests_in_vain",
-        "gauge",
-        ("endpoint",),
         "1 while they wait and the last attempt was in vain: the destination is away or refuses, or none can sign",
         _requests(lambda one, _now: bool(one.waiting) and one.error is not None),
     ),
     Metric(
         "wsrm_posts_repeated_total",
-        "counter",
-        ("endpoint",),
         "How often what this side sends has left once more, as it was not acknowledged or replied to in time",
         _counts("repeated"),
     ),
     Metric(
         "wsrm_posts_unanswered_total",
-        "counter",
-        ("endpoint",),
         "How often it was sent, or could not be, without an answer, or with one that the host takes nothing now",
         _counts("unanswered"),
     ),
     Metric(
         "wsrm_messages_faulted",
-        "gauge",
-        ("endpoint",),
         "One-way messages that the application took and answered with a fault in the last 24 hours, not confirmed",
-        _by_queue(lambda scrape: dict(scrape.at.faulted)),
+        _by_queue(lambda scrape: scrape.at.faulted),
     ),
     Metric(
         "wsrm_refusals_total",
-        "counter",
-        ("reason", "partner"),
         "Requests that were refused, by the limit or error that they met",
         lambda scrape: (((one.reason, one.partner), one.times) for one in scrape.at.refused),
+        ("reason", "partner"),
     ),
     Metric(
         "wsrm_oldest_undelivered_age_seconds",
-        "gauge",
-        ("endpoint",),
         "Age of the oldest message that is not settled; 0 without one",
         _by_queue(_age),
     ),
     Metric(
         "wsrm_unarchived_age_seconds",
-        "gauge",
-        (),
         "How long ago the first of the messages was settled that no archive holds; 0 without one",
         lambda scrape: (((), max(0, scrape.now - (scrape.at.unarchived or scrape.now)) / 1000),),
+        (),
     ),
     Metric(
         "wsrm_instances",
-        "gauge",
-        ("state",),
         "Processes that use the store: live, or dead and not noticed yet",
         lambda scrape: ((("live",), len(scrape.at.instances)), (("dead",), scrape.at.dead_instances)),
+        ("state",),
     ),
     Metric(
         "wsrm_store_bytes",
-        "gauge",
-        ("file",),
         "Size of the store's file and of its write-ahead log: store, wal",
         lambda scrape: ((("store",), scrape.at.file_bytes), (("wal",), scrape.at.wal_bytes)),
+        ("file",),
     ),
     Metric(
         "wsrm_disk_free_bytes",
-        "gauge",
-        (),
         "Free space on the disk of the store",
         lambda scrape: (((), scrape.at.disk_free),),
+        (),
     ),
     Metric(
         "wsrm_store_reserve_spent",
-        "gauge",
-        (),
         "1 while the disk is full and the reserve is in use: nothing new is accepted",
         lambda scrape: (((), scrape.at.is_reserve_spent),),
+        (),
     ),
 )
 
