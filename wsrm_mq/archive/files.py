@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -167,34 +167,29 @@ _NONE: Final = "__HIVE_DEFAULT_PARTITION__"
 _BY_QUEUE: Final = ("messages", "sequences", "ledger")
 
 
-class Place(NamedTuple):
-    """The folders of rows of a table, named as Hive names them."""
+Place = tuple[int | None, str | None]
+"""The day of a row since the epoch, in UTC, and its queue; ``None``: the table knows none."""
 
-    table: str
-    day: int | None
-    """Since the epoch, in UTC; ``None``: the table knows no time."""
-    queue: str | None
 
-    @property
-    def folder(self) -> Path:
-        parts = [self.table]
-        if self.day is not None:
-            date = (pa.scalar(self.day, pa.int32()).cast(pa.date32())).as_py()
-            parts.append(f"date={date.isoformat()}")
-        if self.table in _BY_QUEUE:
-            # A queue may be named by any path, and a folder not by any name.
-            parts.append(f"queue={quote(self.queue, safe='')[:200] if self.queue is not None else _NONE}")
-        return Path(*parts)
+def _folder(table: str, place: Place) -> Path:
+    """As Hive names it."""
+    parts, (day, queue) = [table], place
+    if day is not None:
+        date = (pa.scalar(day, pa.int32()).cast(pa.date32())).as_py()
+        parts.append(f"date={date.isoformat()}")
+    if table in _BY_QUEUE:
+        # A queue may be named by any path, and a folder not by any name.
+        parts.append(f"queue={quote(queue, safe='')[:200] if queue is not None else _NONE}")
+    return Path(*parts)
 
 
 def places(table: Table, rows: pa.RecordBatch) -> list[Place]:
     """Answer the place of each row."""
-    days: Iterable[int | None] = itertools.repeat(None)
-    if table.moment is not None:
-        moments = rows.column(table.moment).cast(pa.int64()).to_pylist()
-        days = [None if one is None else one // _DAY for one in moments]
-    queues = rows.column("queue").to_pylist() if table.name in _BY_QUEUE else itertools.repeat(None)
-    return [Place(table.name, day, queue) for _, day, queue in zip(range(rows.num_rows), days, queues, strict=False)]
+    none = [None] * rows.num_rows
+    moments = none if table.moment is None else rows.column(table.moment).cast(pa.int64()).to_pylist()
+    days = (None if one is None else one // _DAY for one in moments)
+    queues = rows.column("queue").to_pylist() if table.name in _BY_QUEUE else none
+    return list(zip(days, queues, strict=True))
 
 
 def write(
@@ -208,7 +203,7 @@ def write(
     for place, group in itertools.groupby(placed, key=itemgetter(0)):
         parts = (part for _place, part in group)
         while (first := next(parts, None)) is not None:
-            file = place.folder / f"{batch:06}-{secrets.token_hex(4)}.parquet"
+            file = _folder(table.name, place) / f"{batch:06}-{secrets.token_hex(4)}.parquet"
             yield _segment(directory, file, batch, table, columns, itertools.chain([first], parts))
 
 
