@@ -479,7 +479,7 @@ def find_connection(db: Database, text: str) -> str:
     if db.execute(_ONE, {"connection": part}).fetchone() is not None:
         return part
     nothing = f"There is no connection {text}; `wsrm-mq connection list` shows those there are."
-    return the_one(list(islice(names_from(db, part), 3)), text, "connections", nothing, 2)
+    return the_one(list(islice(names_from(db, part), 4)), text, "connections", nothing)
 
 
 def names_from(db: Database, part: str) -> Iterator[str]:

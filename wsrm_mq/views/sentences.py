@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -444,43 +444,40 @@ _WITHOUT_SERVICE: Final = {Cause.STOPPED, Cause.UNSERVED, Cause.ORPHANED}
 _ORDER: Final = (*_STEPS, *(word for word in WORDS if word not in _STEPS))
 
 
-@dataclass(slots=True)
-class Together:
+class Together(NamedTuple):
     """The sequences with one verdict."""
 
     verdict: str
+    sequences: int
+    held: int
+    """Messages behind gaps."""
+    examples: list[str]
+    """Identifiers of the newest ones."""
     sentence: str
     """The sentence about the newest of them."""
     steps: tuple[Step, ...]
     """Commands for all of them."""
-    sequences: int = 0
-    held: int = 0
-    """Messages behind gaps."""
-    examples: list[str] = field(default_factory=list)
-    """Identifiers of the newest ones."""
 
 
 def together(db: Database, query: Query) -> list[Together]:
     """The sequences that fit ``query``, by their verdicts: what is to be done about comes first. Raises ``NotFound``
     where none does."""
-    found: dict[str, Together] = {}
-    causes: dict[str, set[Cause]] = {}
+    found: dict[str, list[tuple[SequenceView, Cause]]] = defaultdict(list)
+    sentences: dict[str, str] = {}
     for view, verdict in islice(judged(db, query), LOOKED_AT):
-        word = verdict.word
-        if word not in found:
-            found[word] = Together(word, explanation(verdict).sentence, ())
-        causes.setdefault(word, set()).add(verdict.cause)
-        its = found[word]
-        its.sequences += 1
-        its.held += view.held
-        if len(its.examples) < NAMED:
-            its.examples.append(view.identifier)
+        found[verdict.word].append((view, verdict.cause))
+        if verdict.word not in sentences:
+            sentences[verdict.word] = explanation(verdict).sentence
     if not found:
         raise NotFound(f"No sequence fits {query.text}.")
-    for word, its in found.items():
-        which = asked_for(query.text, f"verdict:{word}")
-        if causes[word] <= _WITHOUT_SERVICE:  # what only waits for a process cannot be resumed
-            its.steps = (_DOCTOR, _WHICH._replace(which=which))
-        else:
-            its.steps = tuple(one._replace(which=(*which, *one.which)) for one in _STEPS.get(word, (_WHICH,)))
-    return [found[word] for word in _ORDER if word in found]
+    return [_together(query, word, sentences[word], found[word]) for word in _ORDER if word in found]
+
+
+def _together(query: Query, word: str, sentence: str, its: list[tuple[SequenceView, Cause]]) -> Together:
+    which = asked_for(query.text, f"verdict:{word}")
+    if _WITHOUT_SERVICE.issuperset(cause for _view, cause in its):  # what only waits for a process cannot be resumed
+        steps: tuple[Step, ...] = (_DOCTOR, _WHICH._replace(which=which))
+    else:
+        steps = tuple(one._replace(which=(*which, *one.which)) for one in _STEPS.get(word, (_WHICH,)))
+    newest = [view.identifier for view, _cause in its[:NAMED]]
+    return Together(word, len(its), sum(view.held for view, _cause in its), newest, sentence, steps)

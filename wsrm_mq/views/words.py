@@ -16,13 +16,13 @@ ELLIPSIS: Final = "…"
 """Stands for what was cut off a name: what is copied with it means the same."""
 
 
-def the_one(found: Sequence[str], text: str, what: str, nothing: str, most: int = 3) -> str:
+def the_one(found: Sequence[str], text: str, what: str, nothing: str) -> str:
     """The only one that ``text`` fits. Raises ``NotFound``: in the words of ``nothing`` where there is none, and with
-    the first ``most`` of several."""
+    the first three of several."""
     if not found:
         raise NotFound(nothing)
     if len(found) > 1:
-        several = ", ".join(found[:most]) + (", …" if len(found) > most else "")
+        several = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise NotFound(f"{text} fits several {what}: {several}. Write more of it.")
     return found[0]
 
