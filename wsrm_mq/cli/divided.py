@@ -87,7 +87,7 @@ def plan(
     why = care.why()
     check_sources(paths, {"copies": True})
 
-    running.check_address(target, _allowed(config))
+    running.check_address(target, configured(config).replay_targets)
     output = directory(output, for_tables=False)
     in_parts.refuse_existing(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def run(
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
     check_sources(paths or manifest.sources, {"copies": True})
 
-    allowed = _allowed(config)
+    allowed = configured(config).replay_targets
     running.check_address(manifest.target, allowed)
     left = f"{before.messages - before.delivered} of {before.messages} messages to {manifest.target}"
     if not care.dry_run:
@@ -179,11 +179,6 @@ def status(directory: Path, is_json: bool) -> None:
     from wsrm_mq.replay import divided
 
     _tell(directory, divided.DividedPlan(directory).standing(), is_json)
-
-
-def _allowed(config: Path | None) -> tuple[str, ...]:
-    """The addresses that are configured where the command runs."""
-    return configured(config).replay_targets
 
 
 def _tell(directory: Path, found: divided.Standing, is_json: bool, **more: Any) -> None:

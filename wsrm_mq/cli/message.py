@@ -31,7 +31,6 @@ from wsrm_mq.cli.output import (
     is_terminal,
     key,
     known,
-    prose,
     say,
     table,
     when,
@@ -297,23 +296,12 @@ def message_explain(place: Place, which: str) -> None:
     with place.one_look() as db:
         found = [reading.message(db, position) for position in message_sentences.positions_of(db, which)]
         why = [message_sentences.explained(db, one, now_ms()) for one in found]
-    told = [(one.view, because) for one, because in zip(found, why, strict=True)]
-    if place.is_json:
-        names = ("position", "queue", "message_id", "state", "reason")
-        as_json(
-            messages=[
-                {
-                    **{name: getattr(view, name) for name in names},
-                    "sentence": because.sentence,
-                    "next_steps": place.offered(because.steps),
-                }
-                for view, because in told
-            ]
-        )
-        return
-    for view, because in told:
-        prose(f"{view.state}: position {view.position} in {view.queue}. {because.sentence}")
-        place.show_steps(because.steps)
+    told = []
+    for view, because in zip((one.view for one in found), why, strict=True):
+        its = {name: getattr(view, name) for name in ("position", "queue", "message_id", "state", "reason")}
+        text = f"{view.state}: position {view.position} in {view.queue}. {because.sentence}"
+        told.append(({**its, "sentence": because.sentence}, text, because.steps))
+    place.explain("messages", told)
 
 
 @message.command("headers")

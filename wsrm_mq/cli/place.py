@@ -22,11 +22,12 @@ import click
 
 from wsrm_mq.acts import Act, Kind, Step, others
 from wsrm_mq.cli import completing
-from wsrm_mq.cli.output import Column, is_terminal, listing, result, say, write
+from wsrm_mq.cli.output import Column, as_json, is_terminal, listing, prose, result, say, write
 from wsrm_mq.errors import SchemaMismatch, StoreCorrupt, StoreError, WSRMError, store_flag, with_flags
 
 if TYPE_CHECKING:
     from wsrm_mq.config import Settings
+    from wsrm_mq.queue import policy
     from wsrm_mq.store import port, transaction
     from wsrm_mq.views import query
 
@@ -168,6 +169,20 @@ class Place(NamedTuple):
     def result(self, document: Mapping[str, Any]) -> None:
         """``output.result``, as JSON where the command writes that."""
         result(self.is_json, document)
+
+    def explain(self, name: str, told: Sequence[tuple[Mapping[str, Any], str, Iterable[Step]]], **others: Any) -> None:
+        """Tell why several things are as they are: for each its facts, which JSON has below the key ``name``, the same
+        in words, and proposals."""
+        if self.is_json:
+            as_json(**{name: [{**facts, "next_steps": self.offered(steps)} for facts, _, steps in told]}, **others)
+            return
+        for _facts, text, steps in told:
+            prose(text)
+            self.show_steps(steps)
+
+    def policy(self, partner: str | None) -> policy.QueuePolicy:
+        """The policy of a partner, as it is configured where the command runs."""
+        return self.settings.policy(self.settings.partners.get(partner or ""))
 
     def show_steps(self, steps: Iterable[Step], shorter: Mapping[str, str] = {}) -> None:
         for count, step in enumerate(self.offered(steps)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -42,7 +42,6 @@ from wsrm_mq.views.words import counted, first_line, moment
 
 if TYPE_CHECKING:
     from wsrm_mq.delivery import delivery
-    from wsrm_mq.queue import policy
     from wsrm_mq.replay import plan as planned
     from wsrm_mq.replay import run as running
     from wsrm_mq.views import rows
@@ -89,7 +88,7 @@ def call_of(place: Place, target: str, *, connects: bool = False) -> delivery.Ca
             running.check_address(target, place.settings.replay_targets, connects=connects)
         except (NotAllowed, NotAnswered) as error:
             raise Stopped(f"--to {error}", Exit.USAGE) from error
-        return running.to_address(target, policy_of(place), place.settings.replay_targets)
+        return running.to_address(target, place.policy, place.settings.replay_targets)
     if ":" not in target:
         raise Stopped(f"--to {target}: is no target; write app, MODULE:ATTRIBUTE or a URL.", Exit.USAGE)
 
@@ -102,13 +101,7 @@ def call_of(place: Place, target: str, *, connects: bool = False) -> delivery.Ca
     if wrapped:
         return wrapped[0].deliver
     settings = place.settings
-    return running.to_application(application, policy_of(place), headers=settings.headers, max_reply=settings.max_reply)
-
-
-def policy_of(place: Place) -> Callable[[str | None], policy.QueuePolicy]:
-    """The policy of a partner, as it is configured where the command runs."""
-    settings = place.settings
-    return lambda partner: settings.policy(settings.partners.get(partner or ""))
+    return running.to_application(application, place.policy, headers=settings.headers, max_reply=settings.max_reply)
 
 
 def named(target: str) -> str:
@@ -294,15 +287,13 @@ def run(
     from wsrm_mq.replay import plan as planned
     from wsrm_mq.replay import run as running
     from wsrm_mq.serving import logs
-    from wsrm_mq.views import rows
 
     with place.looking():
         pass
     known = running.check_plan(place.path, file)
     with planned.PlanFile(file) as found:
         header = found.header
-    with place.looking() as db:
-        entered = rows.outcomes(db, header.id).get("waiting", 0)
+    entered = _outcomes(place, header.id).get("waiting", 0)
     where = target or known.target
     for warning in header.warnings:
         say(fill(f"- {warning}", WIDTH, subsequent_indent="  "), keep="\n")
@@ -311,14 +302,12 @@ def run(
         return
     logs.keep_quiet()  # what failed is in the ledger, and is told at the end
     progress = _run(place, file, where, place.is_json, rate=rate, stop_on_error=stop_on_error)
-    with place.looking() as db:
-        found_outcomes = rows.outcomes(db, header.id)
-        ended = _plan(place, header.id)
+    outcomes, ended = _outcomes(place, header.id), _plan(place, header.id)
     if place.is_json:
-        as_json(plan=ended, outcomes=found_outcomes, blocked=list(progress.blocked))
+        as_json(plan=ended, outcomes=outcomes, blocked=list(progress.blocked))
     else:
-        _tell_end(place, ended, found_outcomes, progress, file)
-    if ended.state != "done" or found_outcomes.get("dead"):
+        _tell_end(place, ended, outcomes, progress, file)
+    if ended.state != "done" or outcomes.get("dead"):
         raise click.exceptions.Exit(Exit.FAILED)
 
 
@@ -334,7 +323,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
                 actor=login(),
                 target=target,
                 call=call,
-                policy_of=policy_of(place),
+                policy_of=place.policy,
                 on_progress=lambda now: update(now.settled, now.messages, trouble(now)),
                 **options,
             )
@@ -347,12 +336,7 @@ def _run(place: Place, file: Path, target: str, is_quiet: bool, **options: Any) 
 
 def _tell_what_goes_on(place: Place, file: Path) -> None:
     """Tell what goes on without this command: the service knows nothing of Ctrl-C."""
-    from wsrm_mq.views import rows
-
-    plan = _plan(place, str(file)).id
-    with place.looking() as db:
-        waiting = rows.outcomes(db, plan).get("waiting", 0)
-    if waiting:
+    if waiting := _outcomes(place, _plan(place, str(file)).id).get("waiting", 0):
         goes_on = f"The service still delivers {counted(waiting, 'message')} that it entered before."
         cancel = f"`wsrm-mq replay cancel {quote(str(file))} --reason TEXT`"
         say(place.told(f"{goes_on} Stop that too, and the plan for good: {cancel}"))
@@ -381,11 +365,8 @@ def status(place: Place, plan: str) -> None:
 
     Example: wsrm-mq replay status plan.json
     """
-    from wsrm_mq.views import rows
-
     found = _plan(place, plan)
-    with place.looking() as db:
-        counted = rows.outcomes(db, found.id)
+    counted = _outcomes(place, found.id)
     if place.is_json:
         as_json(plan=found, outcomes=counted)
         return
@@ -408,13 +389,10 @@ def cancel(place: Place, plan: str, care: Care) -> None:
     Example: wsrm-mq replay cancel plan.json --reason "wrong day"
     """
     from wsrm_mq.replay import run as running
-    from wsrm_mq.views import rows
 
     found = _plan(place, plan)
     why = care.why()
-    with place.looking() as db:
-        waiting = rows.outcomes(db, found.id).get("waiting", 0)
-    taken = counted(waiting, "message")
+    taken = counted(_outcomes(place, found.id).get("waiting", 0), "message")
     text = f"cancel the plan {found.id} at line {found.line} of {found.messages}, and take back {taken}"
     withdrawn = left = 0
     if care.dry_run:
@@ -433,6 +411,14 @@ def cancel(place: Place, plan: str, care: Care) -> None:
         as_json(plan=found.id, withdrawn=withdrawn, left=left, dry_run=care.dry_run)
     if left:
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _outcomes(place: Place, plan: str) -> dict[str, int]:
+    """How many messages of a plan have each outcome; ``waiting``: none yet."""
+    from wsrm_mq.views import rows
+
+    with place.looking() as db:
+        return rows.outcomes(db, plan)
 
 
 def _plan(place: Place, text: str) -> rows.PlanView:

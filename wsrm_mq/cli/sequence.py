@@ -115,24 +115,16 @@ def _explain_many(place: Place, db: port.Database, asked: query.Query) -> None:
 
     groups = sentences.together(db, asked)
     is_whole = sum(one.sequences for one in groups) < sentences.LOOKED_AT
-    if place.is_json:
-        told = ("verdict", "sequences", "held", "examples", "sentence")
-        verdicts = [
-            {
-                **{name: getattr(one, name) for name in told},
-                "next_steps": place.offered(one.steps),
-            }
-            for one in groups
-        ]
-        as_json(verdicts=verdicts, all_looked_at=is_whole)
-        return
     shorter = shorter_names(db, (name for one in groups for name in one.examples))
+    told = []
     for one in groups:
         named = ", ".join(shorter.get(name, name) for name in one.examples)
-        act = ", …" if one.sequences > len(one.examples) else ""
-        prose(f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{act}. The newest: {one.sentence}")
-        place.show_steps(one.steps)
-    if not is_whole:
+        more = ", …" if one.sequences > len(one.examples) else ""
+        text = f"{one.verdict}: {counted(one.sequences, 'sequence')}: {named}{more}. The newest: {one.sentence}"
+        its = {name: getattr(one, name) for name in ("verdict", "sequences", "held", "examples", "sentence")}
+        told.append((its, text, one.steps))
+    place.explain("verdicts", told, all_looked_at=is_whole)
+    if not (is_whole or place.is_json):
         say(f"Only the newest {sentences.LOOKED_AT} that fit were looked at.")
 
 

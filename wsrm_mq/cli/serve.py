@@ -335,12 +335,16 @@ def offered(
     not be offered on the address that is listened on."""
     from wsrm_mq.queue import routing
     from wsrm_mq.server import access as admission_of
-    from wsrm_mq.server import mounting
+    from wsrm_mq.server import mounting, tokens
     from wsrm_mq.server import together as with_stomp
-    from wsrm_mq.store import outside
+    from wsrm_mq.store import driver, outside
     from wsrm_mq.store import store as stores
+    from wsrm_mq.store.sqlite import schema
 
-    has_tokens = _has_tokens(store)
+    path = stores.store_path(store)
+    schema.ensure(path)
+    with closing(driver.connect_looker(path)) as db:
+        has_tokens = bool(tokens.listed(db))
     exposure.refuse_exposed(
         settings.host,
         has_tokens=has_tokens,
@@ -350,7 +354,7 @@ def offered(
     if not has_tokens:
         say("wsrm-mq: no token lets anybody use the queues yet: `wsrm-mq token add` makes one.")
     if settings.node_name is not None:
-        outside.run_once(stores.store_path(store), partial(routing.settle_name, configured=settings.node_name))
+        outside.run_once(path, partial(routing.settle_name, configured=settings.node_name))
     access = partial(
         admission_of.Access,
         trusted_proxies=settings.trusted_proxies,
@@ -370,18 +374,6 @@ def offered(
         store, listening, lambda url: say(f"wsrm-mq: STOMP on {url}"), access=access, hops=hops
     )
     return mounting.Mounted(speaks, beside)
-
-
-def _has_tokens(store: str | os.PathLike[str]) -> bool:
-    from wsrm_mq.server import tokens
-    from wsrm_mq.store import driver
-    from wsrm_mq.store import store as stores
-    from wsrm_mq.store.sqlite import schema
-
-    path = stores.store_path(store)
-    schema.ensure(path)
-    with closing(driver.connect_looker(path)) as db:
-        return bool(tokens.listed(db))
 
 
 def serving(loaded: loading.Loaded) -> Settings:

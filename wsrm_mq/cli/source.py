@@ -9,7 +9,7 @@ import click
 
 from wsrm_mq.acts import sequences
 from wsrm_mq.cli.acts import Care, acting, committed
-from wsrm_mq.cli.output import Column, as_json, end_of, facts, prose, say, table, when, word, write
+from wsrm_mq.cli.output import Column, as_json, end_of, facts, say, table, when, word, write
 from wsrm_mq.cli.place import Asking, Place, in_store, now_ms, query_argument
 from wsrm_mq.errors import BadRequest, NotFound, Pending
 from wsrm_mq.views.words import counted
@@ -103,26 +103,14 @@ def explain(place: Place, to: str | None) -> None:
     with place.one_look() as db:
         live = applications.served(db)
         found = [(one, requests.is_sent(one, live)) for one in _found(db, to)]
-    told = [
-        (one, requests.told_of_requests(one, now, is_sent=is_sent), requests.steps_for_requests(one, is_sent=is_sent))
-        for one, is_sent in found
-    ]
-    if place.is_json:
-        as_json(
-            explanations=[
-                {
-                    **{"to": one.to, "sequence": one.sequence, "explanation": sentence},
-                    "next_steps": place.offered(steps),
-                }
-                for one, sentence, steps in told
-            ]
-        )
-        return
-    if not told:
+    told = []
+    for one, is_sent in found:
+        text = requests.told_of_requests(one, now, is_sent=is_sent)
+        its = {"to": one.to, "sequence": one.sequence, "explanation": text}
+        told.append((its, text, requests.steps_for_requests(one, is_sent=is_sent)))
+    place.explain("explanations", told)
+    if not (told or place.is_json):
         say("No request waits, and none was given up.")
-    for _one, sentence, steps in told:
-        prose(sentence)
-        place.show_steps(steps)
 
 
 def _document(one: requests.Requests) -> dict[str, Any]:

@@ -38,13 +38,7 @@ LOOKED_AT: Final = 50
 
 def kept_as(place: Place, kept: retention.Kept) -> retention.KeptOf:
     """``kept`` by every partner, each as its configuration has it until it is archived."""
-    settings = place.settings
-
-    def of(partner: str | None) -> retention.Kept:
-        policy = settings.policy(settings.partners.get(partner or ""))
-        return kept._replace(until_archived=policy.retain_until_archived)
-
-    return of
+    return lambda partner: kept._replace(until_archived=place.policy(partner).retain_until_archived)
 
 
 def expected(db: port.Database, kept: retention.KeptOf, now: int, most: int | None = None) -> retention.Pruned:

@@ -160,7 +160,10 @@ def _read_body(message: RawMessage, content: bytes, position: int) -> int:
             return _read_chunks(message, content, position)
         message.problems.append("It says that it is chunked, and is not; it may have been saved without its chunks.")
     elif length is not None:
-        return _read_counted(message, content, position, length)
+        message.body = content[position : position + length]
+        if len(message.body) < length:
+            message.problems.append(f"The body breaks off: {len(message.body)} of {length} bytes are there.")
+        return position + len(message.body)
     elif field is not None:
         message.problems.append(f"Content-Length is {field[:30]!r}, which is no number.")
     following = _NEXT.search(content, position)
@@ -169,13 +172,6 @@ def _read_body(message: RawMessage, content: bytes, position: int) -> int:
     if message.method and field is None and message.body.strip():
         message.problems.append("The request has a body and no Content-Length.")
     return end
-
-
-def _read_counted(message: RawMessage, content: bytes, position: int, length: int) -> int:
-    message.body = content[position : position + length]
-    if len(message.body) < length:
-        message.problems.append(f"The body breaks off: {len(message.body)} of {length} bytes are there.")
-    return position + len(message.body)
 
 
 def _read_chunks(message: RawMessage, content: bytes, position: int) -> int:
