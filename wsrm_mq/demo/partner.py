@@ -40,7 +40,7 @@ class Source:
         self.traffic = line.traffic
         self._connections = connections
         self._seed = line.seed
-        self._sender = RMSender(
+        self.sender = RMSender(
             lambda: LossyWire(HTTPWire(port, "/orders", timeout=10), line), _ENVELOPES, write=_order, identifier=""
         )
         self._stop = threading.Event()
@@ -48,23 +48,15 @@ class Source:
         self._thread = threading.Thread(target=self._send, daemon=True)
 
     @property
-    def identifier(self) -> str:
-        return self._sender.identifier
-
-    @property
-    def acknowledged(self) -> set[int]:
-        return self._sender.acknowledged
-
-    @property
     def is_done(self) -> bool:
         """Everything is acknowledged. Raises ``DemoFailed`` if the sequence was ended by a fault."""
         if self._refused is not None:
             raise DemoFailed(f"The service answered a fault: {self._refused}")
-        return len(self.acknowledged) == self.messages
+        return len(self.sender.acknowledged) == self.messages
 
     def create(self) -> None:
         try:
-            self._sender.create()
+            self.sender.create()
         except (OSError, Refused) as error:
             raise DemoFailed(f"The sequence was not created: {error}") from error
 
@@ -76,7 +68,7 @@ class Source:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=15)
-        self._sender.disconnect()
+        self.sender.disconnect()
 
     def close_and_terminate(self) -> None:
         """Raises ``DemoFailed`` if the final acknowledgement does not name every message.
@@ -85,16 +77,16 @@ class Source:
         """
         self.stop()
         try:
-            final: HTTPAnswer = self._sender.checked(self._sender.close(self.messages))
+            final: HTTPAnswer = self.sender.checked(self.sender.close(self.messages))
             if [ack.ranges for ack in final.reply.acks if ack.final] != [((1, self.messages),)]:
                 raise DemoFailed(f"The final acknowledgement is {final.reply.acks}.")
-            self._sender.checked(self._sender.terminate(self.messages))
+            self.sender.checked(self.sender.terminate(self.messages))
         except (OSError, Refused) as error:
             raise DemoFailed(f"The sequence was not ended: {error}") from error
 
     def _send(self) -> None:
         numbers = shuffled_windows(self.messages, WINDOW, self._seed, twice=0)
         try:
-            self._sender.send_all(numbers, connections=self._connections, resend=RESEND, pace=PACE, stop=self._stop)
+            self.sender.send_all(numbers, connections=self._connections, resend=RESEND, pace=PACE, stop=self._stop)
         except Refused as error:
             self._refused = error

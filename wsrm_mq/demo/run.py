@@ -65,28 +65,36 @@ class Sight:
 class Observer:
     """Takes sights, and remembers the most messages that were held at a time.
 
-    It only reads: a connection that could write would, as the last one, tidy up after a crash.
+    It only reads: a connection that could write would, as the last one, tidy up after a crash. It keeps its connections:
+    without them the service's would often be the last one, which locks the file as it closes, and may stand still then.
     """
 
     def __init__(self, service_db: Path, store: Path) -> None:
         self.held_max = 0
         self._service_db = service_db
         self._store = store
+        self._open: dict[Path, sqlite3.Connection] = {}
 
     def look(self) -> Sight:
         """Take a sight. The service's database is read first: an order that is unsettled in our store afterwards was so
         when the service had done it."""
-        with _reading(self._service_db) as service:
-            sight = service_saw(service)
-        with _reading(self._store) as store:
-            accepted, cursor, limit = _sequence(store)
+        sight = service_saw(self._connection(self._service_db))
+        accepted, cursor, limit = _sequence(self._connection(self._store))
         sight = replace(sight, accepted=accepted, cursor=cursor, limit=limit)
         self.held_max = max(self.held_max, sight.held)
         return sight
 
+    def close(self) -> None:
+        """Let go of both files; the next look opens them again."""
+        while self._open:
+            self._open.popitem()[1].close()
 
-def _reading(database: Path) -> closing[sqlite3.Connection]:
-    return closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None))
+    def _connection(self, database: Path) -> sqlite3.Connection:
+        if database not in self._open:
+            connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=10)
+            connection.isolation_level = None
+            self._open[database] = connection
+        return self._open[database]
 
 
 def service_saw(connection: sqlite3.Connection) -> Sight:
@@ -186,7 +194,7 @@ class _Demo:
         server.wait(START)
         self._screen.say(f"The service runs under wsrm-mq serve, process {server.pid}, port {server.port}.")
         source.create()
-        self._screen.say(f"Sequence {source.identifier}: {self._messages} messages, {CONNECTIONS} connections.")
+        self._screen.say(f"Sequence {source.sender.identifier}: {self._messages} messages, {CONNECTIONS} connections.")
         source.start()
 
     def go_on(self, deadline: float) -> None:
@@ -196,7 +204,7 @@ class _Demo:
         while time.monotonic() < deadline:
             sight = self._observer.look()
             self._tell(last, sight)
-            self._screen.show(sight, source.traffic, len(source.acknowledged))
+            self._screen.show(sight, source.traffic, len(source.sender.acknowledged))
             if server.starts == 1 and self._is_bad_moment(sight):
                 self._crash()
             server.check()
@@ -213,12 +221,14 @@ class _Demo:
 
     def end(self) -> None:
         self._source.stop()
+        self._observer.close()  # before the server: the last one to close a database tidies it up
         self._server.stop()
 
     def give_up(self) -> None:
-        """Stop source and server, where they still run."""
+        """Stop source, server and observer, where they still run."""
         self._source.stop()
         self._server.kill()
+        self._observer.close()
 
     def result(self, seconds: float, problem: str) -> Result:
         # Once more, as a last and only reader: the file is left tidy.
@@ -227,7 +237,7 @@ class _Demo:
         done, traffic = Counter(seen.effects), self._source.traffic
         return Result(
             sent=self._messages,
-            acknowledged=len(self._source.acknowledged),
+            acknowledged=len(self._source.sender.acknowledged),
             delivered=len(done),
             in_order=list(done) == sorted(done),  # in the order of their first effects
             duplicates_delivered=len(seen.effects) - len(done),
@@ -259,6 +269,7 @@ class _Demo:
         if not (self._is_bad_moment(sight) and (is_worst or self._tries < 0)):
             self._server.thaw()
             return
+        self._observer.close()
         pid = self._server.pid
         self._server.kill()
         done, held = len(sight.effects), sight.held
