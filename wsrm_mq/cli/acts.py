@@ -6,7 +6,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
@@ -334,7 +334,7 @@ def _run(
         if not care.dry_run:
             say(f"Done: {told(done[0].result)}.")
         answer = {"sequence": done[0].thing, **act.answer(done[0].result, how), "dry_run": care.dry_run}
-        place.result(answer if not place.is_json else _jsonable(answer))
+        place.result(answer)
         return
     refused = [one for one in done if one.refused]
     if of_sequences:
@@ -378,7 +378,7 @@ def _tell_of_sequences(
     changed = [one for one in done if not one.refused]
     if place.is_json:
         as_json(
-            done=[{"sequence": one.thing, **_jsonable(act.answer(one.result, how))} for one in changed],
+            done=[{"sequence": one.thing, **act.answer(one.result, how)} for one in changed],
             refused=[{"sequence": one.thing, "why": one.refused} for one in refused],
             dry_run=dry_run,
         )
@@ -397,8 +397,3 @@ def _tell_of_messages(act: Act, place: Place, count: int, refused: list[acts.Don
         return
     fields({**document, "dry_run": dry_run}.items())
     fields((f"refused {one.thing}", one.refused) for one in told)
-
-
-def _jsonable(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """``missing`` is an ``AckRanges``, which people read as it is."""
-    return {name: [list(one) for one in value] if name == "missing" else value for name, value in answer.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from wsrm_mq.client.node import RemoteNode
     from wsrm_mq.node import message
 
-_UNSEEN: Final = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
-
 
 def list_queues(node: RemoteNode, is_json: bool) -> None:
     rows, names = [], node.keys()
@@ -28,7 +26,7 @@ def list_queues(node: RemoteNode, is_json: bool) -> None:
         try:
             had: dict[str, Any] = in_short(node.stats(name))
         except NotAllowed:  # another right shows that it is there
-            had = {**_UNSEEN}
+            had = dict.fromkeys(("ready", "held", "leased", "dead", "bytes", "oldest_at"))
         rows.append({"queue": name, "kind": None, "declared": True, **had})
     tell_queues(is_json, rows)
 

@@ -212,7 +212,6 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_STEP: Final = "  "
 DEEPEST: Final = 20
 """Elements that are nested deeper than this are not indented further."""
 
@@ -232,7 +231,7 @@ def indented(text: str) -> str:
         if is_open and kind in ("text", "close"):
             lines[-1] += found
         else:
-            lines.append(_STEP * min(max(depth, 0), DEEPEST) + found.strip())
+            lines.append("  " * min(max(depth, 0), DEEPEST) + found.strip())
         if kind == "open":
             depth += 1
         is_open = kind == "open" or (kind == "text" and is_open)

@@ -320,12 +320,17 @@ def prose(text: str, head: str = "", *, margin: int = 0, style: str = "") -> Non
 
 def as_json(**document: Any) -> None:
     """One JSON document. It is ASCII, so nothing in it can act on a terminal."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(document)}, indent=2))
+    click.echo(_encoded(document, indent=2))
 
 
 def as_line(document: Any) -> None:
     """One of several JSON documents, or rows, in a line of its own."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(document)}))
+    click.echo(_encoded(document))
+
+
+def _encoded(document: Any, **how: Any) -> str:
+    """JSON with ranges of numbers as lists."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **_plain(document)}, default=list, **how)
 
 
 def _plain(value: Any) -> Any:

@@ -287,7 +287,6 @@ def _document(view: rows.SequenceView, found: verdict.Verdict, replies: outgoing
     row = {name: value for name, value in view._asdict().items() if name not in UNSHOWN}
     return {
         **row,
-        "received": [list(one) for one in view.received],
         "held": view.held,
         "owner": view.owner,
         "replies": replies,

@@ -252,19 +252,11 @@ def _read_tree(told: Decoded, root: Any) -> SOAPVersion | None:
         elif _name_of(child) == (namespace, "Body") and told.body is None:
             first = elements(child)[:1]
             told.body = _block_of(first[0]) if first else None
-    told.problems += [Problem(text) for text in _unsuited(told.raw, soap)]
-    return soap
-
-
-def _unsuited(raw: RawMessage, soap: SOAPVersion) -> Iterator[str]:
-    """Problems of an HTTP header that contradicts the envelope."""
-    content = parse_content_type(raw.get("content-type") or "")
     other = next(version for version in SOAPVersion if version is not soap)
-    if content.media_type == other.media_type:
-        yield (
-            f"Content-Type is {content.media_type}, that of SOAP {other.label}; the envelope is SOAP {soap.label}, "
-            f"whose is {soap.media_type}."
-        )
+    if parse_content_type(told.raw.get("content-type") or "").media_type == other.media_type:
+        text = f"Content-Type is {other.media_type}, that of SOAP {other.label}; the envelope is SOAP {soap.label}"
+        told.problems.append(Problem(f"{text}, whose is {soap.media_type}."))
+    return soap
 
 
 def _scanned(raw: RawMessage, content_type: str) -> tuple[EnvelopeError | None, Headers | None]:
