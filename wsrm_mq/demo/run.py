@@ -65,8 +65,8 @@ class Sight:
 class Observer:
     """Takes sights, and remembers the most messages that were held at a time.
 
-    It only reads: a connection that could write would, as the last one, tidy up after a crash. It keeps its connections:
-    without them the service's would often be the last one, which locks the file as it closes, and may stand still then.
+    It only reads: a connection that could write would, as the last one, tidy up after a crash. And it stays connected:
+    else the service's own would often be the last one, which locks the file as it closes, and may stand still then.
     """
 
     def __init__(self, service_db: Path, store: Path) -> None:
