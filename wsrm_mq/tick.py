@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from wsrm_mq.delivery.completion import LOOK_SECONDS, Patience
 from wsrm_mq.delivery.pool import Pool
 from wsrm_mq.queue.settle import Settlement
+from wsrm_mq.store.group_commit import Verb
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.write_queue import Verb
 from wsrm_mq.store.writer import LINGER_SECONDS
 
 R = TypeVar("R")

@@ -31,8 +31,8 @@ from wsrm_mq.queue.policy import PolicyOf
 from wsrm_mq.queue.settle import Settlement, settlement
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.cache import MaySend, may_send
+from wsrm_mq.store.group_commit import OnCommit, Verb, Write
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.write_queue import OnCommit, Verb, Write
 from wsrm_mq.testing import ManualClock
 
 if TYPE_CHECKING:

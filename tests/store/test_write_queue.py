@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wsrm_mq.store.write_queue import LINGERING, Write, WriteQueue
+from wsrm_mq.store.group_commit import LINGERING, Write, WriteQueue
 
 
 def verb(size: int = 0, **options: bool) -> Write[Any]:

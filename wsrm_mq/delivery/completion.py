@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol, TypeVar
 
 from wsrm_mq.queue.settle import Settlement
+from wsrm_mq.store.group_commit import Verb
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.write_queue import Verb
 
 # Requests that wait for the settlement of a message, by its position.
 

@@ -18,10 +18,10 @@ from wsrm_mq.sequence.ranges import AckRange
 from wsrm_mq.sequence.terms import DeliveryAssurance
 from wsrm_mq.store import entries, lanes
 from wsrm_mq.store.channels import Channel
+from wsrm_mq.store.group_commit import Verb
 from wsrm_mq.store.loose import LOOSE_BOUNDS, RUN_LOOSE
 from wsrm_mq.store.outbound import OutboundRecord, read
 from wsrm_mq.store.store import Store
-from wsrm_mq.store.write_queue import Verb
 
 if TYPE_CHECKING:
     from wsrm_mq.store.transaction import Transaction

@@ -32,10 +32,10 @@ from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, give_back, lane_of, still_
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.settle import Done, ServiceReply, Settled, Settlement, add_reply, remarked, settle
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
+from wsrm_mq.store.group_commit import Verb
 from wsrm_mq.store.records import SequenceRecord
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
 

@@ -17,11 +17,10 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.store import queues
 from wsrm_mq.store.counting import Tally
 from wsrm_mq.store.driver import FileIds, Guard, Reserve, beside
-from wsrm_mq.store.group_commit import CHECKPOINT_BYTES, GroupCommit
+from wsrm_mq.store.group_commit import CHECKPOINT_BYTES, GroupCommit, Verb, WriteQueue
 from wsrm_mq.store.port import MAY_BE_READY, Connection, Database
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
-from wsrm_mq.store.write_queue import Verb, WriteQueue
 
 BLOCK: Final = 1_024
 """Positions that are reserved together, in one commit of the store."""

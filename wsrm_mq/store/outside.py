@@ -12,10 +12,10 @@ from wsrm_mq.errors import StoreBusy, StoreUnavailable
 from wsrm_mq.store import driver, identity, queues
 from wsrm_mq.store.cache import Cache
 from wsrm_mq.store.clock import Clock, wall_clock
+from wsrm_mq.store.group_commit import Verb
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.transaction import Transaction
 from wsrm_mq.store.unit_of_work import Session
-from wsrm_mq.store.write_queue import Verb
 
 R = TypeVar("R")
 

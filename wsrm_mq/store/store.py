@@ -16,10 +16,9 @@ from wsrm_mq.store import applications, driver, identity, queues
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.clock import Clock, believed_of, wall_clock
 from wsrm_mq.store.counting import Refusals, Tally
-from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.group_commit import GroupCommit, Verb, WriteQueue
 from wsrm_mq.store.port import MAY_BE_READY, Connection, Database, Instances, Presence
 from wsrm_mq.store.transaction import Transaction, as_json
-from wsrm_mq.store.write_queue import Verb, WriteQueue
 from wsrm_mq.store.writer import Writer
 
 R = TypeVar("R")

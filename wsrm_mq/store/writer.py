@@ -32,10 +32,9 @@ from wsrm_mq.errors import StoreBusy, StoreError, StoreFull, StoreOverloaded, St
 from wsrm_mq.events.inert import as_error
 from wsrm_mq.store.cache import MaySend
 from wsrm_mq.store.driver import FileIds
-from wsrm_mq.store.group_commit import GroupCommit
+from wsrm_mq.store.group_commit import LINGERING, GroupCommit, OnCommit, Verb, Write, WriteQueue
 from wsrm_mq.store.lasting import Lasting, Repeated
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.write_queue import LINGERING, OnCommit, Verb, Write, WriteQueue
 
 R = TypeVar("R")
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024

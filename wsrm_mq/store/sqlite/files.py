@@ -147,16 +147,25 @@ def is_locked(file: Path) -> bool | None:
 
 def file_ids(path: Path) -> FileIds:
     """The ids of a store's file, of its log and of the log's index, ``None`` for a file that is not there."""
-    return tuple(file_id(one) for one in (path, f"{path}-wal", f"{path}-shm"))
+    return _ids(path, f"{path}-wal", f"{path}-shm")
 
 
 def file_id(path: Path | str) -> FileId:
     """Device and inode of what stands at ``path`` now; ``None``: nothing does."""
-    try:
-        there = os.stat(path)
-    except OSError:
-        return None
-    return there.st_dev, there.st_ino
+    return _ids(path)[0]
+
+
+def _ids(*paths: Path | str) -> FileIds:
+    """In one call: each commit of a message that comes alone asks for those of three."""
+    found: list[FileId] = []
+    for path in paths:
+        try:
+            there = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((there.st_dev, there.st_ino))
+    return tuple(found)
 
 
 def rescued_path(path: Path) -> Path:
