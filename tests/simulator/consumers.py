@@ -306,12 +306,13 @@ class Jobs:
             if count > self.granted.get(key, count):
                 raise Violation(f"a subscription has {count} messages, and was granted {self.granted[key]} (I9)")
 
-    def is_handed_over(self, position: int, body: bytes) -> None:
-        """A subscriber gets a message."""
+    def is_handed_over(self, process: str, position: int, body: bytes) -> None:
+        """A subscriber gets a message. One whose process was taken for dead does not know that others have it since: it
+        settles nothing."""
         known = self.accepted.get(position)
         if known is None or known.body != body:
             raise Violation(f"position {position} is handed over with the body {body!r} (I15)")
-        if position in self._taken:
+        if position in self._taken and process not in self._oracle.lost:
             raise Violation(f"position {position} is handed over after it was acknowledged (I6)")
 
     def are_settled_ahead(self, positions: Sequence[int]) -> None:

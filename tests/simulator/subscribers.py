@@ -158,7 +158,7 @@ class Subscriber(Place):
                 self._do(one, message, way)
 
     def _do(self, one: Subscription, message: Message, way: str) -> None:
-        self._jobs.is_handed_over(message.position, message.body)
+        self._jobs.is_handed_over(self.name, message.position, message.body)
         if way == "ack":
             self._jobs.acknowledged.add(message.position)
             one.acknowledge(message)
