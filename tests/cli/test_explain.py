@@ -12,7 +12,7 @@ from tests.cli.conftest import HOUR, MINUTE, Service
 from tests.queue.build import arrival, sender
 from tests.support.commands import Wsrm, document
 from wsrm_mq.queue.broken_run import let_go
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.failure import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.unsequenced import accept_unsequenced
 from wsrm_mq.sequence.elements import CloseSequence, IncompleteSequenceBehavior, TerminateSequence

@@ -18,7 +18,7 @@ from tests.support.commands import Wsrm, document
 from tests.support.in_process import FACTORY
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.creation import create
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.failure import Diagnosis
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
 from wsrm_mq.sequence.inbound import InboundSequence

@@ -11,7 +11,7 @@ import pytest
 from tests.delivery.test_dispatcher import OWNED
 from tests.support.in_process import TWO_WAY, InProcess, taken, until
 from wsrm_mq.delivery.delivery import Delivery, Outcome
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.failure import Diagnosis
 from wsrm_mq.queue.settle import ServiceReply
 
 SURROGATE = "\ud800 is no text"

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, Body, EndReceipt, MessageReceipt, Sender
 from wsrm_mq.queue.creation import create
-from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
-from wsrm_mq.queue.failure import Failed, fail
+from wsrm_mq.queue.failure import UNKNOWN, Diagnosis, Failed, fail
 from wsrm_mq.queue.lifecycle import lifecycle
 from wsrm_mq.queue.ownership import Claim, claim, runnable
 from wsrm_mq.queue.policy import QueuePolicy

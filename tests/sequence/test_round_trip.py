@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wsrm_mq.sequence.round_trip import LEAST, LONGEST, RoundTrips
+from wsrm_mq.sequence.outbound import LEAST, LONGEST, RoundTrips
 
 STEP = 3_000
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.queue.build import Instance
 from wsrm_mq.queue.arrival import Body
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.failure import Diagnosis
 from wsrm_mq.queue.operate import hold
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.policy import OnPoison, QueuePolicy

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.conftest import PLAIN, Service
 from tests.queue.build import sender
 from wsrm_mq.errors import NotFound, QueryError
-from wsrm_mq.queue import adopt, dead_letters, diagnosis, operate, outbound, plans, replaying, requests
+from wsrm_mq.queue import adopt, dead_letters, failure, operate, outbound, plans, replaying, requests
 from wsrm_mq.queue.creation import create
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.sequence.elements import CreateSequence
@@ -300,7 +300,7 @@ def test_a_name_that_is_known_and_has_nothing_yet_finds_nothing(db: Database) ->
 def test_every_reason_that_a_message_may_get_is_known() -> None:
     given = {
         dead_letters.BY_OPERATOR,
-        diagnosis.NOT_TOLD,
+        failure.NOT_TOLD,
         channels.FORGOTTEN,
         outbound.SEQUENCE_ENDED,
         operate.TERMINATED,

@@ -30,7 +30,7 @@ from wsrm_mq.envelope.rewrite import (
 )
 from wsrm_mq.envelope.scan import scan
 from wsrm_mq.envelope.stream import Limits, content_coding, content_type_of, expand
-from wsrm_mq.queue.diagnosis import Diagnosis
+from wsrm_mq.queue.failure import Diagnosis
 from wsrm_mq.queue.policy import OnFault, PolicyOf
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.remembered import SMALL

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from wsrm_mq.queue.arrival import Body, Receipt
-from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
+from wsrm_mq.queue.failure import UNKNOWN, Diagnosis
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.queue.settle import ServiceReply
 from wsrm_mq.sequence.ranges import AckRange

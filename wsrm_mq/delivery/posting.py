@@ -19,7 +19,7 @@ from wsrm_mq.delivery.requesting import is_not_let_in, judge, ranges_in
 from wsrm_mq.envelope.lexical import escape
 from wsrm_mq.envelope.render import ack_requested, acknowledgement_request, reply_headers
 from wsrm_mq.envelope.rewrite import piggyback
-from wsrm_mq.queue.diagnosis import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
+from wsrm_mq.queue.failure import NEVER_ANSWERED, NOT_LET_IN, NOT_TOLD, REFUSED_THERE, TOO_LARGE, Diagnosis
 from wsrm_mq.queue.requests import is_over
 from wsrm_mq.sequence.elements import SequenceAcknowledgement
 from wsrm_mq.store.channels import ANSWERED_THERE, Channel

@@ -26,8 +26,7 @@ from wsrm_mq.events.telling import Events
 from wsrm_mq.queue.acknowledgement import acknowledged
 from wsrm_mq.queue.arrival import Receipt
 from wsrm_mq.queue.broken_run import let_go, mark_redelivery
-from wsrm_mq.queue.diagnosis import Diagnosis
-from wsrm_mq.queue.failure import Aftermath, Failed, fail, leave_alone
+from wsrm_mq.queue.failure import Aftermath, Diagnosis, Failed, fail, leave_alone
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, give_back, lane_of, still_mine
 from wsrm_mq.queue.policy import PolicyOf, QueuePolicy
 from wsrm_mq.queue.settle import Done, ServiceReply, Settled, Settlement, add_reply, remarked, settle

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from wsrm_mq.queue.failure import after_failure
 from wsrm_mq.queue.ownership import RUN_AHEAD, Claim, free, lane_of, owned_by, settle_cursor, still_mine
 from wsrm_mq.queue.policy import PolicyOf
-from wsrm_mq.store import entries, queues, repairs
+from wsrm_mq.store import entries, queues
 from wsrm_mq.store.loose import LooseEntry
 from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
@@ -102,7 +102,7 @@ def _ran(tx: Transaction, lane: Lane, since: int | None) -> int:
     if not (lane.ordered and lane.in_any_order):
         return lane.cursor
     row = {"lane": lane.id, "limit": lane.limit, "since": since}
-    (number,) = tx.execute(repairs.RUN_IS_AT, row).fetchone()
+    (number,) = tx.execute(entries.RUN_IS_AT, row).fetchone()
     return lane.cursor if number is None else int(number)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsrm_mq.queue.acknowledgement import acknowledged
-from wsrm_mq.queue.diagnosis import UNKNOWN, Diagnosis
+from wsrm_mq.queue.failure import UNKNOWN, Diagnosis
 from wsrm_mq.queue.outbound import end_of, end_outbound, give_number, is_ended_there
 from wsrm_mq.queue.ownership import Claim, free, give_back, has_next, move_past, still_mine
 from wsrm_mq.queue.policy import QueuePolicy

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from wsrm_mq.queue import failure, settle
-from wsrm_mq.queue.diagnosis import NACKED
+from wsrm_mq.queue.failure import NACKED
 from wsrm_mq.queue.leaving import (
     TAKEN,
     Standing,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from wsrm_mq.errors import LeftAlone
-from wsrm_mq.sequence.round_trip import RoundTrips
+from wsrm_mq.sequence.outbound import RoundTrips
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.outbound import OutboundRecord
 from wsrm_mq.store.records import Lane

@@ -232,7 +232,7 @@ class Counts(defaultdict[Key, int]):
             self["replayed", queue, ""] += 1
 
     def failed(self, queue: int, kind: str, seconds: float | None = None) -> None:
-        """An attempt failed with this ``kind`` of failure (``queue.diagnosis``); it took so many ``seconds``, where it
+        """An attempt failed with this ``kind`` of failure (``queue.failure``); it took so many ``seconds``, where it
         ran."""
         self["failed", queue, kind] += 1
         if seconds is not None:

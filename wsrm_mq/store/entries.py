@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Final
 from sqlalchemy import and_, case, func, not_, or_, select, update
 
 from wsrm_mq.errors import NotFound
+from wsrm_mq.store.late_index import BY_LANE
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.sql import adding, changed, changing, compiled, given, of, p
@@ -201,3 +202,21 @@ ANSWERED_WITH: Final = compiled(
 )
 """The numbers of the requests whose replies have left on a response, with ``:numbers`` of ``:outbound``: a JSON
 list of [lower, upper]."""
+RUN_IS_AT: Final = f"""
+WITH settled(number) AS (
+    SELECT e.number FROM lane_entry i JOIN entry e ON e.id = i.entry
+    WHERE i.lane = :lane AND e.outcome = 'delivered' AND e.settled_at >= :since
+    UNION ALL
+    SELECT number FROM entry
+    WHERE id > {BY_LANE.upto} AND lane = :lane AND outcome = 'delivered' AND settled_at >= :since
+)
+SELECT coalesce(
+    (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
+     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
+         AND e.number > (SELECT coalesce(max(number), 0) FROM settled) AND e.number < :limit ORDER BY e.number LIMIT 1),
+    (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
+     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
+         AND e.number > 0 AND e.number < :limit ORDER BY e.number LIMIT 1))
+"""
+"""The number that a run is at which has settled nothing after ``:since``, where numbers come late: upwards from what it
+has settled last, then from the lowest, of what was there by then. A run comes back to late ones when it is through."""

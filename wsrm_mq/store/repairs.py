@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import case, select
 
-from wsrm_mq.store.late_index import BY_LANE, OF_LANE
+from wsrm_mq.store.late_index import OF_LANE
 from wsrm_mq.store.sql import changed, changing, compiled, given, of, p
 from wsrm_mq.store.tables import entry, lane, ledger, message
 
@@ -50,24 +50,6 @@ SELECT e.id FROM {OF_LANE} i JOIN entry e ON e.id = i.entry
 WHERE i.number > :number AND (e.outcome = 'delivered' OR e.reason = 'replayed') LIMIT 1
 """
 """A row if a sequence has delivered a number above ``:number``, or its replay was entered."""
-RUN_IS_AT: Final = f"""
-WITH settled(number) AS (
-    SELECT e.number FROM lane_entry i JOIN entry e ON e.id = i.entry
-    WHERE i.lane = :lane AND e.outcome = 'delivered' AND e.settled_at >= :since
-    UNION ALL
-    SELECT number FROM entry
-    WHERE id > {BY_LANE.upto} AND lane = :lane AND outcome = 'delivered' AND settled_at >= :since
-)
-SELECT coalesce(
-    (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
-     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
-         AND e.number > (SELECT coalesce(max(number), 0) FROM settled) AND e.number < :limit ORDER BY e.number LIMIT 1),
-    (SELECT e.number FROM entry e JOIN message m ON m.id = e.message
-     WHERE e.lane = :lane AND e.outcome IS NULL AND m.received_at <= :since
-         AND e.number > 0 AND e.number < :limit ORDER BY e.number LIMIT 1))
-"""
-"""The number that a run is at which has settled nothing after ``:since``, where numbers come late: upwards from what it
-has settled last, then from the lowest, of what was there by then. A run comes back to late ones when it is through."""
 REPLAYS_OF: Final = compiled(
     select(lane.c.id)
     .where(

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.events.table import EVENTS, FROM_LEDGER
+from wsrm_mq.sequence.outbound import RoundTrips
 from wsrm_mq.sequence.ranges import AckRange
-from wsrm_mq.sequence.round_trip import RoundTrips
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import lanes
 from wsrm_mq.store import outbound as outbounds

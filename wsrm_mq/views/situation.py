@@ -14,8 +14,8 @@ from wsrm_mq.sequence.running import DeliveryState
 from wsrm_mq.sequence.states import State
 from wsrm_mq.store import published as views
 from wsrm_mq.store.applications import OUTGOING
+from wsrm_mq.store.entries import RUN_IS_AT
 from wsrm_mq.store.port import Database
-from wsrm_mq.store.repairs import RUN_IS_AT
 from wsrm_mq.store.sql import compiled, p
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT
 from wsrm_mq.views.rows import Instance, SequenceView, Unserved, instance, lives, unserved
