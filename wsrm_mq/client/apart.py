@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wsrm_mq.client.forms import Arrived, Request, asking, path, payload, query, read
+from wsrm_mq.client.forms import Arrived, asking, payload, read
 from wsrm_mq.node.apart import Record
 from wsrm_mq.node.checks import check_positions
 from wsrm_mq.node.message import Message
@@ -43,10 +43,10 @@ class RemoteDeadLetters:
         """See ``DeadLetters.edit_and_redrive``."""
         self._check([position])
         one = payload(b"" if body is None else body, options)
-        asked = query(to=to, keeps_body=True if body is None else None)
-        where = path("dead", self._queue, "messages", position)
+        keeps = {"to": to, "keeps_body": True if body is None else None}
+        asked = asking("POST", "dead", self._queue, "messages", position, **keeps)
         said = json.dumps(one.options) if one.options else None
-        answer = self._node.line.call(Request("POST", where, asked, one.content_type, said, one.body))
+        answer = self._node.line.call(asked._replace(content_type=one.content_type, message=said, body=one.body))
         return read(answer, dict[str, int])["position"]
 
     def discard(self, positions: Sequence[int] | None = None) -> int:

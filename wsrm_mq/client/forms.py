@@ -177,21 +177,10 @@ def part(one: Payload, **where: object) -> tuple[dict[str, str], bytes]:
     return headers, one.body
 
 
-def several(
-    method: str,
-    where: str,
-    those: Iterable[tuple[Mapping[str, str], bytes]],
-    *,
-    asked: Query = (),
-    in_session: bool = False,
-    may_repeat: bool = False,
-) -> Request:
-    """A request of several messages."""
+def several(asked: Request, those: Iterable[tuple[Mapping[str, str], bytes]]) -> Request:
+    """The request with several messages."""
     boundary = parts.new_boundary()
-    body = b"".join(parts.written(boundary, those))
-    return Request(
-        method, where, asked, parts.content_type(boundary), body=body, in_session=in_session, may_repeat=may_repeat
-    )
+    return asked._replace(content_type=parts.content_type(boundary), body=b"".join(parts.written(boundary, those)))
 
 
 def settlement(message: Message, action: str, **options: object) -> dict[str, object]:

@@ -112,8 +112,8 @@ class Gathering:
 
 
 def _request(batch: list[Put]) -> Request:
-    may_repeat = may_be_repeated([one.payload for one in batch])
-    return several("POST", "messages", [one.part for one in batch], may_repeat=may_repeat)
+    asked = Request("POST", "messages", may_repeat=may_be_repeated([one.payload for one in batch]))
+    return several(asked, [one.part for one in batch])
 
 
 def _refuse(batch: list[Put], error: WSRMError) -> None:

@@ -36,7 +36,6 @@ from wsrm_mq.client.gathering import Gathering
 from wsrm_mq.client.line import WAIT_SECONDS, Line
 from wsrm_mq.client.supply import RemoteSupply, leave
 from wsrm_mq.errors import ConfigurationError, KeeperGone, NotFound, QuotaExceeded, WSRMError
-from wsrm_mq.events.inert import as_error, as_text
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.at_exit import send_at_exit
 from wsrm_mq.node.checks import (
@@ -52,7 +51,7 @@ from wsrm_mq.node.checks import (
     filter_of,
     names_of,
 )
-from wsrm_mq.node.consuming import Received
+from wsrm_mq.node.consuming import Received, text_of
 from wsrm_mq.node.flow import Flow, Held, Rest
 from wsrm_mq.node.message import Message, all_kept
 from wsrm_mq.node.neighbours import Neighbouring, Offer
@@ -196,8 +195,7 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     def _put_at_once(self, queue: str, ones: Sequence[Payload], timeout: float) -> list[int]:
         asked = asking("POST", "queues", queue, "messages", timeout=timeout or None)
-        those = [part(one) for one in ones]
-        request = several("POST", asked.path, those, asked=asked.query, may_repeat=may_be_repeated(ones))
+        request = several(asked._replace(may_repeat=may_be_repeated(ones)), [part(one) for one in ones])
         return read(self.line.call(request), dict[str, list[int]])["positions"]
 
     def _when_there_is_room(
@@ -259,7 +257,8 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
         done = self._ended()
         if done.parts:
             self._gathering.pass_by()
-            answer = self.line.call(several("POST", "transactions", done.parts, in_session=done.settles))
+            asked = asking("POST", "transactions")._replace(in_session=done.settles)
+            answer = self.line.call(several(asked, done.parts))
             done.positions[:] = read(answer, dict[str, list[int]])["positions"]
         for told in done.committed:
             told()
@@ -330,11 +329,11 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
         """See ``Node.nack``."""
-        return self._settle(messages, "nack", reason=_text(error))
+        return self._settle(messages, "nack", reason=text_of(error))
 
     def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
         """See ``Node.reject``."""
-        return self._settle(messages, "reject", reason=_text(reason) or None)
+        return self._settle(messages, "reject", reason=text_of(reason) or None)
 
     def expire(self, messages: Sequence[Message]) -> list[Settlement]:
         """See ``Node.expire``."""
@@ -612,7 +611,3 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
     def journal(self, queue: str | None = None) -> RemoteJournal:
         """See ``Node.journal``."""
         return RemoteJournal(self, queue)
-
-
-def _text(error: object) -> str:
-    return as_error(error) if isinstance(error, BaseException) else as_text(error)

@@ -39,10 +39,9 @@ class LaneWire:
         return read(self._line.wait(self._line.ask(asking("GET", "lanes", lane), patience=0)), _Taken).last
 
     def send(self, lane: str, after: int, messages: Sequence[Leaving]) -> Sent:
-        where = asking("POST", "lanes", lane, "messages", after=after)
+        asked = asking("POST", "lanes", lane, "messages", after=after)._replace(may_repeat=True)
         those = (part(Payload(one.body, one.content_type, _remaining(one)), number=one.number) for one in messages)
-        request = several("POST", where.path, those, asked=where.query, may_repeat=True)
-        taken = read(self._line.wait(self._line.ask(request, patience=0)), _Taken)
+        taken = read(self._line.wait(self._line.ask(several(asked, those), patience=0)), _Taken)
         return Sent(taken.last, None if taken.problem is None else error_of(taken.problem))
 
 

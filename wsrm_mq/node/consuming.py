@@ -223,11 +223,11 @@ class Consuming(Subscribing, Opened):
 
     def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
         """The consumer has failed with an error. See ``ack``."""
-        return self._settle(messages, lambda tx, leases: settling.nack(tx, leases, _text(error)), wakes=True)
+        return self._settle(messages, lambda tx, leases: settling.nack(tx, leases, text_of(error)), wakes=True)
 
     def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
         """The messages are dead letters at once, with ``reason`` as their last error. See ``ack``."""
-        error = _text(reason) or None
+        error = text_of(reason) or None
         return self._settle(messages, lambda tx, leases: settling.reject(tx, leases, error=error), wakes=True)
 
     def expire(self, messages: Sequence[Message]) -> list[Settlement]:
@@ -343,5 +343,6 @@ class Consuming(Subscribing, Opened):
         return Swept(together(one.cleared for one in done), leased)
 
 
-def _text(error: object) -> str:
+def text_of(error: object) -> str:
+    """The text of an error, which a program gives as one or as an exception."""
     return as_error(error) if isinstance(error, BaseException) else as_text(error)

@@ -38,7 +38,7 @@ class Route(NamedTuple):
     node: str | None = None
 
     def covers(self, name: str) -> bool:
-        return _compiled(self.pattern).fullmatch(name) is not None
+        return compiled(self.pattern).fullmatch(name) is not None
 
     def sent_as(self, name: str) -> str:
         """The name of a queue, as the next node is told it."""
@@ -46,7 +46,8 @@ class Route(NamedTuple):
 
 
 @lru_cache(1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern of names, in which ``*`` stands for any characters."""
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 

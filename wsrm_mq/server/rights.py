@@ -6,13 +6,12 @@ A grant is a right and a pattern. In the pattern of queues ``*`` stands for any 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple, get_args
 
 from wsrm_mq.errors import ConfigurationError, RightMissing
 from wsrm_mq.queue.declaring import unknown
+from wsrm_mq.queue.routing import compiled
 from wsrm_mq.queue.topics import check_pattern
 
 Right = Literal["put", "consume", "peek", "admin", "route"]
@@ -33,7 +32,7 @@ class Grant(NamedTuple):
     pattern: str
 
     def covers(self, queue: str) -> bool:
-        return not self.pattern.startswith(TOPIC) and _compiled(self.pattern).fullmatch(queue) is not None
+        return not self.pattern.startswith(TOPIC) and compiled(self.pattern).fullmatch(queue) is not None
 
     def covers_topics(self, asked: str) -> bool:
         """Whether every topic that the pattern ``asked`` takes is one of this grant's."""
@@ -95,11 +94,6 @@ def check_grant(right: str, pattern: str) -> Grant:
             f"One of topics begins with `{TOPIC}`."
         )
     return Grant(known, pattern)
-
-
-@lru_cache(1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def _takes_all(granted: list[str], asked: str) -> bool:

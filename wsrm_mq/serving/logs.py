@@ -23,8 +23,7 @@ class TextLines(logging.Formatter):
         return inert(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:
-        lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
-        return "\n".join(f"    {inert(line)}" for line in lines)
+        return self.formatStack(super().formatException(ei))  # type: ignore[arg-type]
 
     def formatStack(self, stack_info: str) -> str:
         return "\n".join(f"    {inert(line)}" for line in stack_info.splitlines())

@@ -69,7 +69,7 @@ class QueueApplication:
         self._watch: asyncio.Task[None] | None = None
         self.server: Server
         self._routes: Routes
-        self._intake = Intake(lambda: self.server.access, lambda: self.server.node.store)
+        self._intake = Intake()
         self._routed = Router(
             [
                 *(Route(one.path, one, methods=[one.method]) for one in ALL),

@@ -7,7 +7,6 @@ in the queue ``INTAKE``, and is placed from there. Who asks is known before a by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -18,7 +17,6 @@ from starlette.types import Message, Receive, Scope, Send
 from wsrm_mq.errors import RightMissing, WSRMError
 from wsrm_mq.queue.hopping import NODE_HEADER
 from wsrm_mq.queue.routing import node_name
-from wsrm_mq.server.access import Access
 from wsrm_mq.server.http.problems import answer_of
 from wsrm_mq.server.rights import Principal
 from wsrm_mq.store.applications import INTAKE
@@ -35,32 +33,30 @@ _DRAIN_SECONDS: Final = 30.0
 
 
 class Intake:
-    """An ASGI application. ``access`` and ``store`` are asked for once the server has them. Its destination begins with
-    the first request of a node: where nothing is routed it costs nothing."""
+    """An application of ASGI below that of ``scope``. Its destination begins with the first request of a node: where
+    nothing is routed it costs nothing."""
 
-    def __init__(self, access: Callable[[], Access], store: Callable[[], Store]) -> None:
-        self._access = access
-        self._store = store
+    def __init__(self) -> None:
         self._making = asyncio.Lock()
         self._made: WSRMASGIMiddleware | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
+        client, server = scope.get("client"), scope["app"].server
         try:
-            node = self._access().of_request(Headers(scope=scope), client and client[0])
+            node = server.access.of_request(Headers(scope=scope), client and client[0])
             _require(node)
         except WSRMError as error:
             return await answer_of(error)(scope, receive, send)
-        destination = self._made or await self._make()
-        with self._store().reader() as db:
+        destination = self._made or await self._make(server.node.store)
+        with server.node.store.reader() as db:
             here = node_name(db).name
         headers = [one for one in scope["headers"] if one[0] != b"authorization"]
         await destination({**scope, "headers": headers, _NODE: node.name}, receive, _as_node(send, here))
 
-    async def _make(self) -> WSRMASGIMiddleware:
+    async def _make(self, store: Store) -> WSRMASGIMiddleware:
         async with self._making:
             if self._made is None:
-                self._made = await asyncio.to_thread(_destination, self._store())
+                self._made = await asyncio.to_thread(_destination, store)
             return self._made
 
     async def stop(self) -> None:

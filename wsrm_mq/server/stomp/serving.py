@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from wsrm_mq.errors import KeeperGone, LeaseLost, NotFound, OutOfOrder, QuotaExceeded, StoreUnavailable, WSRMError
 from wsrm_mq.node import Node
@@ -22,7 +21,6 @@ from wsrm_mq.server.sessions import Session
 from wsrm_mq.server.stomp.protocol import Frame, ProtocolError, Version
 from wsrm_mq.server.stomp.translating import DURABLE, Wanted, message_frame, put_of, settle_of, wanted_of
 
-R = TypeVar("R")
 Act = Settle | PutOne
 TEMPORARY: Final = "temporary-"
 """The name of a durable subscription begins with it that ends with its connection."""
@@ -154,14 +152,11 @@ class Served:
         await self._together(acts)
 
     async def _together(self, acts: Sequence[Act]) -> None:
-        if acts:
-            await self._when_there_is_room(partial(self.session.transaction, acts))
-
-    async def _when_there_is_room(self, act: Callable[[], Awaitable[R]]) -> R:
-        """Do it as soon as the store takes it, and queues that have their producers wait do."""
-        while True:
+        """Do them in one commit, as soon as the store takes it, and queues that have their producers wait do."""
+        while acts:
             try:
-                return await act()
+                await self.session.transaction(acts)
+                return
             except QuotaExceeded as error:
                 if not error.blocks:
                     raise
