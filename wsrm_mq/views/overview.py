@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Integer, and_, case, exists, func, literal, not_, or_, select, union_all
+from sqlalchemy import Integer, and_, case, func, literal, not_, or_, select, union_all
 
 from wsrm_mq.acts import Step
 from wsrm_mq.store import archiving
@@ -47,7 +47,7 @@ from wsrm_mq.views.rows import (
     refusals,
     unserved,
 )
-from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, is_alarming, is_busy, is_quiet, is_to_judge, judge
+from wsrm_mq.views.verdict import UNREMARKABLE, Verdict, has_gaps, is_alarming, is_busy, is_quiet, is_to_judge, judge
 
 FAULTED_WITHIN: Final = 86_400_000
 """How long a message alarms that was answered with a fault, in ms."""
@@ -328,14 +328,7 @@ _TO_JUDGE: Final = compiled(
 
 _LOST: Final = compiled(
     select(_sequence.sequence)
-    .where(
-        _sequence.kind == "rm",
-        _sequence.ended_at > p("since"),
-        or_(
-            func.coalesce(_sequence.last_number >= _sequence.expected, False),
-            exists().where(views.ranges.c.key == _sequence.key, views.ranges.c.lower > 1),
-        ),
-    )
+    .where(_sequence.kind == "rm", _sequence.ended_at > p("since"), has_gaps)
     .order_by(_sequence.ended_at.desc())
     .limit(LOST)
 )

@@ -17,7 +17,7 @@ from wsrm_mq.store import published as views
 from wsrm_mq.store.driver import file_of, instances_of
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.queues import KEEPERS
-from wsrm_mq.store.sql import compiled, p
+from wsrm_mq.store.sql import compiled, of, p
 from wsrm_mq.views.words import counted, span
 
 BACKLOG: Final = 1_000
@@ -143,14 +143,10 @@ class Lost(NamedTuple):
 
 _queue: Final = views.queues.c
 _sequence: Final = views.sequences.c
-_subscription: Final = views.subscriptions.c
 _attempt: Final = views.attempts.c
 _IS_DELETED: Final = _queue.queue.like(literal_column("'%#'").op("||")(_queue.key))
 _QUEUES: Final = (
-    select(
-        *(_queue.queue, _queue.kind, _queue.messages, _queue.bytes, _queue.came_lately, _queue.went_lately),
-        *(_queue.next_at, _queue.policy),
-    )
+    select(*of(views.queues, "queue, kind, messages, bytes, came_lately, went_lately, next_at, policy"))
     .where(_queue.policy.is_not(None))
     .order_by(_queue.queue)
 )
@@ -163,10 +159,9 @@ _OLDEST_GROUP: Final = compiled(
 )
 _SUBSCRIPTIONS: Final = compiled(
     select(
-        *(_subscription.key, _subscription.subscription, _subscription.client, _subscription.pid),
-        *(_subscription.queue, _subscription.pattern, _subscription.filter, _subscription.granted),
-        *(_subscription.seen_at, _subscription.ended_at, _subscription.instance, _subscription.beside),
-    ).order_by(_subscription.key)
+        *of(views.subscriptions, "key, subscription, client, pid, queue, pattern, filter, granted"),
+        *of(views.subscriptions, "seen_at, ended_at, instance, beside"),
+    ).order_by(views.subscriptions.c.key)
 )
 _JOURNALS: Final = compiled(
     select(_queue.parent, _queue.queue, _queue.messages, _queue.bytes, _queue.last_put_at)
@@ -253,8 +248,8 @@ def lost_leases(db: Database, now: int) -> list[Lost]:
     such a message by consumer."""
     last: dict[tuple[str, int | str], Lost] = {}
     for queue, position, why, at in db.execute(_LOST, {"since": now - LOST_WITHIN}).fetchall():
-        for which, of in ((position, position), (why, None)):
-            one = last.setdefault((queue, which), Lost(queue, of, why, 0, at))
+        for which, about in ((position, position), (why, None)):
+            one = last.setdefault((queue, which), Lost(queue, about, why, 0, at))
             last[queue, which] = one._replace(times=one.times + 1)
     found = sorted((one for one in last.values() if one.times >= AGAIN), key=lambda one: -one.times)
     told = {one.queue for one in found if one.position is not None}

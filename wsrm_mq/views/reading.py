@@ -144,25 +144,22 @@ def messages(
 
 
 def what_fits(db: Database, query: Query, view: Table = views.messages) -> tuple[ColumnElement[bool], ...]:
-    """The conditions that a row of ``published.messages``, or of another view about messages, has to fulfil. Raises
-    ``NotFound`` for a name that the query has."""
-    return conditions(_resolved(db, query), view) + _of_verdict(db, query, view)
+    """The conditions that a row of ``published.messages``, or of another view about messages or the ledger, has to
+    fulfil. Raises ``NotFound`` for a name that the query has."""
+    return conditions(_resolved(db, query, view), view) + _of_verdict(db, query, view)
 
 
 def _of_verdict(db: Database, query: Query, view: Table) -> tuple[ColumnElement[bool], ...]:
-    """The conditions for messages where a verdict is asked for: to be of the sequences that have it."""
-    named = _having_verdict(db, query)
-    its = views.sequence_messages.c
-    return () if named is None else (view.c.position.in_(select(its.position).where(its.sequence.in_(named))),)
-
-
-def _having_verdict(db: Database, query: Query) -> Select[tuple[str]] | None:
-    """The sequences that have the verdict which is asked for, as a list within a statement; ``None``: none is."""
+    """The conditions for rows where a verdict is asked for: to be about the sequences that have it."""
     asked = tuple(term for term in query.terms if term.key in _OF_SEQUENCES)
     if all(term.key != "verdict" for term in asked):
-        return None
+        return ()
     found = json.dumps([view.identifier for view in sequences(db, replace(query, terms=asked))])
-    return select(func.json_each(found).table_valued("value").c.value)
+    named = select(func.json_each(found).table_valued("value").c.value)
+    if view is views.ledger_events:
+        return (view.c.sequence.in_(named),)
+    its = views.sequence_messages.c
+    return (view.c.position.in_(select(its.position).where(its.sequence.in_(named))),)
 
 
 _OF_SEQUENCES: Final = ("verdict", "partner", "seq")
@@ -274,10 +271,7 @@ _ACTS: Final = _of(views.ledger_events, Act._fields).where(_event.actor.is_not(N
 
 def acts(db: Database, query: Query, *, before: int | None = None, limit: int = 50) -> list[Act]:
     """The last ``limit`` acts that fit, of those with a key below ``before``; the newest is the last."""
-    named = _having_verdict(db, query)
-    wanted = conditions(_resolved(db, query, views.ledger_events), views.ledger_events)
-    if named is not None:
-        wanted += (_event.sequence.in_(named),)
+    wanted = what_fits(db, query, views.ledger_events)
     listed = _ACTS.where(_event.key < bindparam("before"), *wanted).order_by(_event.key.desc()).limit(limit)
     text, values = bound(listed)
     rows = db.execute(text, {**values, "before": LAST if before is None else before}).fetchall()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, literal, or_, select
+from sqlalchemy import func, literal, select
 
 from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.sequence.running import DeliveryState
@@ -258,17 +258,12 @@ _LAST_ACT: Final = compiled(
 _EXCEPTION: Final = compiled(
     select(_attempt.exception).where(_attempt.position == p("position")).order_by(_attempt.key.desc()).limit(1)
 )
+_its: Final = views.sequence_messages.c
 _SETTLED: Final = compiled(
     select(_message.settled_at)
     .where(
         _message.position.in_(
-            select(views.sequence_messages.c.position).where(
-                views.sequence_messages.c.sequence == p("sequence"),
-                or_(
-                    views.sequence_messages.c.number == p("first"),
-                    views.sequence_messages.c.number == p("last"),
-                ),
-            )
+            select(_its.position).where(_its.sequence == p("sequence"), _its.number.in_((p("first"), p("last"))))
         ),
         _message.settled_at.is_not(None),
     )
@@ -288,7 +283,6 @@ _REPLAYED_BY: Final = compiled(
     .order_by(views.sequences.c.key.desc())
     .limit(1)
 )
-_its: Final = views.sequence_messages.c
 _LATE: Final = compiled(
     select(_message.number)
     .where(

@@ -128,13 +128,14 @@ letter."""
 _WITH_FAULTS: Final = select(_fault.sequence).where(is_alarming, _fault.sequence.is_not(None))
 
 
+has_gaps: Final = or_(
+    _sequence.key.in_(select(views.ranges.c.key).where(views.ranges.c.lower > 1)),
+    func.coalesce(_sequence.last_number >= _sequence.expected, False),
+)
+"""The sequence has a gap, or has not all up to the last number that its source has named."""
 _is_incomplete: Final = and_(
     _sequence.state != "ended",
-    or_(
-        _sequence.key.in_(select(views.ranges.c.key).where(views.ranges.c.lower > 1)),
-        func.coalesce(_sequence.last_number >= _sequence.expected, False),
-        select(_lacking.key).where(_lacking.key == _sequence.key, _lacking.confirmed == 0).exists(),
-    ),
+    or_(has_gaps, select(_lacking.key).where(_lacking.key == _sequence.key, _lacking.confirmed == 0).exists()),
 )
 """The sequence lacks a number, or has one that came and was not delivered."""
 
