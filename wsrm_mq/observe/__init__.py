@@ -58,16 +58,14 @@ class Health:
             return {"engine": Check(False, "not started yet, or stopping")}
         if self._pid != os.getpid():  # a fork may have left the lock as it was
             self._lock, self._probe, self._pid = threading.Lock(), None, os.getpid()
+        engine, idle = self._engine, time.monotonic() - self._engine.watch.turned_at
         return {
             "engine": Check(True),
-            "writer": self._writer(),
+            "writer": _check(engine.store.writer.is_alive, "its thread has ended"),
             "store": self._store(),
-            "watch": self._watch(),
-            "disk": self._disk(),
+            "watch": _check(idle < WATCH_SECONDS, f"it has not looked for {idle:.0f} s"),
+            "disk": _check(not engine.store.is_disk_full, "the disk is full: free some space"),
         }
-
-    def _writer(self) -> Check:
-        return Check(True) if self._engine.store.writer.is_alive else Check(False, "its thread has ended")
 
     def _store(self) -> Check:
         with self._lock:
@@ -84,14 +82,9 @@ class Health:
             self._probe = None
         return Check(True) if error is None else _failed(error)
 
-    def _watch(self) -> Check:
-        idle = time.monotonic() - self._engine.watch.turned_at
-        return Check(True) if idle < WATCH_SECONDS else Check(False, f"it has not looked for {idle:.0f} s")
 
-    def _disk(self) -> Check:
-        if self._engine.store.is_disk_full:
-            return Check(False, "the disk is full: free some space")
-        return Check(True)
+def _check(is_ok: bool, trouble: str) -> Check:
+    return Check(is_ok, "" if is_ok else trouble)
 
 
 def _finish(probe: Future[None], _result: None, error: BaseException | None) -> None:

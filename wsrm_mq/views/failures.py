@@ -218,10 +218,8 @@ def _refused(db: Database, query: Query) -> Iterator[Failure]:
     for one in refusals(db):
         if all(_fits(one, term) for term in query.terms):
             partners = (one.partner,) if one.partner else ()
-            found = Failure(
-                key_of(one), REFUSED, one.reason, None, None, None, one.times, None, one.last_at, (), partners
-            )
-            yield found._replace(said=one.said or None, option=option_named(one.said))
+            found = Failure(key_of(one), REFUSED, one.reason, None, None, None, one.times, None, one.last_at)
+            yield found._replace(partners=partners, said=one.said or None, option=option_named(one.said))
 
 
 def _fits(one: Refusal, term: Term) -> bool:
