@@ -20,8 +20,8 @@ from tests.support.filled import Filled
 from wsrm_mq.archive.files import load
 from wsrm_mq.cli import program
 from wsrm_mq.errors import NotAllowed
-from wsrm_mq.export.pieces import opened
-from wsrm_mq.spark.archiving import Archived, Asked, archive_of, ordered
+from wsrm_mq.export.pieces import Exposure, opened
+from wsrm_mq.spark.archiving import Archived, archive_of, ordered
 from wsrm_mq.store.identity import identify
 
 COMPARED = ("queue", "sequence", "number", "message_id", "state", "reason", "outcome", "deliveries", "body_size")
@@ -43,7 +43,7 @@ def rows(spark: Any, directory: Path, table: str, *columns: str) -> list[tuple[A
 
 
 def archived(spark: Any, filled: Filled, directory: Path) -> Archived:
-    return archive_of(spark, filled.path, directory, Asked(node="n"), "ada", clock=filled.clock)
+    return archive_of(spark, filled.path, directory, Exposure(), "ada", node="n", clock=filled.clock)
 
 
 def test_a_second_run_adds_what_was_settled_since_and_nothing_else(spark: Any, filled: Filled, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_second_run_adds_what_was_settled_since_and_nothing_else(spark: Any, f
 def test_an_archive_is_begun_again_with_what_it_shows_only(spark: Any, filled: Filled, tmp_path: Path) -> None:
     archived(spark, filled, tmp_path / "archive")
     with pytest.raises(NotAllowed, match="was begun with neither --header nor --with-security"):
-        archive_of(spark, filled.path, tmp_path / "archive", Asked(security=True), "ada")
+        archive_of(spark, filled.path, tmp_path / "archive", Exposure(security=True), "ada")
 
 
 def run(*arguments: object) -> Result:
@@ -157,7 +157,7 @@ def test_two_batches_have_what_the_store_had_row_by_row(spark: Any, tmp_path: Pa
     for _ in range(2):
         for _ in range(40):
             getattr(world, world.chance.choice(("take", "take", "deliver", "deliver", "discard", "restore")))()
-        made = archive_of(spark, node.path, tmp_path / "archive", Asked(), "ada", clock=node.clock)
+        made = archive_of(spark, node.path, tmp_path / "archive", Exposure(), "ada", clock=node.clock)
         assert made.wrong == []
         views = world.one.rows("SELECT * FROM messages WHERE outcome IS NOT NULL")
         settled |= {view["position"]: [view[name] for name in COMPARED] for view in views}

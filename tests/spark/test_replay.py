@@ -22,10 +22,10 @@ from tests.support.filled import Filled
 from tests.support.target import Target
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotFound, QueryError
 from wsrm_mq.export import Asked, export
+from wsrm_mq.export.pieces import Exposure
 from wsrm_mq.queue.ownership import Claim
 from wsrm_mq.replay import Wishes
 from wsrm_mq.replay.divided import GIVES_UP, DividedPlan, Tally
-from wsrm_mq.spark.archiving import Asked as ArchiveAsked
 from wsrm_mq.spark.archiving import archive_of
 from wsrm_mq.spark.replay import Sources, make_plan, planned, run_plan
 from wsrm_mq.spark.replay import _alone as alone
@@ -235,7 +235,7 @@ def test_a_store_and_its_export_are_replayed_once(site: Site, tmp_path: Path) ->
 
 @pytest.mark.timeout(400)  # an archive is many jobs of Spark
 def test_an_archive_is_replayed_without_its_store(site: Site, tmp_path: Path) -> None:
-    archive_of(site.spark, site.store, tmp_path / "archive", ArchiveAsked((), False, None), "ann")
+    archive_of(site.spark, site.store, tmp_path / "archive", Exposure(), "ann")
     site.store.unlink()
     assert site.run(site.plan("queue = '/orders'", tmp_path / "archive")) == Tally(delivered=20)
     assert set(map(tuple, numbers(site.target.keys).values())) == {(1, 2, 3, 4)}

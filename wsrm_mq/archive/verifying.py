@@ -78,7 +78,7 @@ def _digest(row: tuple[Any, ...]) -> int:
     return int.from_bytes(hashlib.blake2b(msgspec.msgpack.encode(row), digest_size=8).digest())
 
 
-def tally(names: Sequence[str], key: str, batches: Iterable[pa.RecordBatch], keys: AckRanges) -> Tally:
+def tally(names: Sequence[str], key: str, keys: AckRanges, batches: Iterable[pa.RecordBatch]) -> Tally:
     """Add up the columns ``names`` of the rows whose ``key`` is in ``keys``."""
     found: Tally = Counter()
     place = names.index(key)
@@ -122,7 +122,7 @@ def local_sums(db: Database, directory: Path, known: Archive) -> Sums:
     def sums(table: Table, keys: AckRanges) -> tuple[Tally, Tally]:
         names, key = stable(known, table), table.key[0]
         archived = (rows for one in holding(known, table, keys) for rows in read(directory, known, one, names))
-        return tally(names, key, archived, keys), tally(names, key, stored(db, known, table, keys), keys)
+        return tally(names, key, keys, archived), tally(names, key, keys, stored(db, known, table, keys))
 
     return sums
 

@@ -238,13 +238,13 @@ def archive(work: Work, headers: tuple[str, ...], security: bool, no_confirm: bo
     stores = [Path(one) for one in reader.found_paths(work.paths)]
     if folders := [one for one in stores if one.is_dir()]:
         raise ConfigurationError(f"{folders[0]}: is no store. Name the stores that are to be archived.")
-    asked = archiving.Asked(headers, security, work.options.get("node"))
+    exposure, node = pieces.Exposure(headers, security=security), work.options.get("node")
     places: list[str] = []
     archived = differences = confirmed = 0
     for store in stores:
         with pieces.opened(store) as db:
             place = work.out / identity.identify(db).id
-        made = archiving.archive_of(work.spark, store, place, asked, who)
+        made = archiving.archive_of(work.spark, store, place, exposure, who, node=node)
         for one in made.wrong[:SHOWN]:
             say(f"{store}: {one.table} {one.what}: {one.kind}")
         if not made.known.number:  # it has nothing that is settled

@@ -209,17 +209,10 @@ class MessageAct(NamedTuple):
         if isinstance(which, str):
             which = fitting(store, self.act, which)
         positions = [which] if isinstance(which, int) else [*which]
-        done = refusals = 0
-        refused = list[Refused]()
         how = {"actor": actor, "reason": reason, **arguments}
-        for one in perform(store, self.act, positions, dry_run=dry_run, on_progress=on_progress, **how):
-            if not one.refused:
-                done += 1
-                continue
-            refusals += 1
-            if len(refused) < REPORTED:
-                refused.append(Refused(one.thing, one.refused))
-        return Acted(done, refusals, tuple(refused))
+        done = perform(store, self.act, positions, dry_run=dry_run, on_progress=on_progress, **how)
+        refused = [Refused(one.thing, one.refused) for one in done if one.refused]
+        return Acted(len(positions) - len(refused), len(refused), tuple(refused[:REPORTED]))
 
 
 redrive: Final = MessageAct(messages.REDRIVE)

@@ -206,9 +206,12 @@ INSERT INTO candidate VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message) DO UPDATE SET position = excluded.position, state = excluded.state, standing = excluded.standing
 WHERE excluded.standing > candidate.standing
 """
-_SEQUENCES: Final = "SELECT DISTINCT sequence FROM candidate WHERE sequence > ? ORDER BY sequence LIMIT 500"
+_SEQUENCES: Final = "SELECT DISTINCT sequence FROM candidate WHERE sequence > 0 ORDER BY sequence"
+"""The key of each sequence."""
 _LIVE: Final = "SELECT number FROM candidate WHERE sequence = ? AND standing = 2 ORDER BY number"
+"""The numbers of a sequence's messages that are not settled, upwards."""
 _DOWNWARDS: Final = "SELECT number FROM candidate WHERE sequence = ? ORDER BY number DESC"
+"""The numbers of all its messages, downwards."""
 _ORDERED: Final = """
 SELECT c.*, coalesce(iif(standing = 2, number > b.unsettled, number < b.settled), 0),
        max(position) OVER (PARTITION BY c.sequence ORDER BY number ROWS UNBOUNDED PRECEDING) AS released
@@ -269,20 +272,9 @@ class Ordering:
         """Note that all messages are there."""
         self._db.execute("CREATE INDEX by_sequence ON candidate (sequence, number)")
 
-    def sequences(self) -> Iterator[int]:
-        """The key of each sequence."""
-        after = 0
-        while rows := self._db.execute(_SEQUENCES, (after,)).fetchall():
-            yield from (key for (key,) in rows)
-            (after,) = rows[-1]
-
-    def live(self, sequence: int) -> Iterator[int]:
-        """The numbers of its messages that are not settled, upwards."""
-        return (number for (number,) in self._db.execute(_LIVE, (sequence,)))
-
-    def downwards(self, sequence: int) -> Iterator[int]:
-        """The numbers of all its messages, downwards."""
-        return (number for (number,) in self._db.execute(_DOWNWARDS, (sequence,)))
+    def numbers(self, statement: str, *of: int) -> Iterator[int]:
+        """The one column of ``_SEQUENCES``, ``_LIVE`` or ``_DOWNWARDS``."""
+        return _numbers(self._db, statement, *of)
 
     def bound(self, sequence: int, unsettled: int | None, settled: int) -> None:
         """Note the messages of a sequence in order that the plan leaves out: one that is not settled should come before
@@ -323,7 +315,7 @@ def make_plan(where: str | Path, wishes: Wishes, output: Path, *, clock: Clock =
         summary = Summary()
         _select(db, query, ordering, summary)
         deleted = {key: (identifier, messages) for key, identifier, messages in reading.deleted(db, query)}
-        for sequence in ordering.sequences():
+        for sequence in ordering.numbers(_SEQUENCES):
             summary.groups += 1
             _bound(db, sequence, ordering, summary)
             deleted.pop(sequence, None)
@@ -425,16 +417,16 @@ def _bound(db: Database, sequence: int, ordering: Ordering, summary: Summary) ->
     received = AckRanges(tuple(db.execute(lanes.RANGES, {"lane": sequence})))
     missing = max(limit, received.expected)  # what is missing below the limit was given up
     waited_for = [missing] if missing < received.highest else []
-    live = _without(_numbers(db, sql.LIVE_UPWARDS, sequence), ordering.live(sequence), lt)
+    live = _without(_numbers(db, sql.LIVE_UPWARDS, sequence), ordering.numbers(_LIVE, sequence), lt)
     unsettled = min(chain(islice(live, 1), waited_for), default=None)
     downwards = chain.from_iterable(range(upper, lower - 1, -1) for lower, upper in reversed(received.ranges))
-    left = _without(downwards, ordering.downwards(sequence), gt)
+    left = _without(downwards, ordering.numbers(_DOWNWARDS, sequence), gt)
     settled = _without(left, _numbers(db, sql.LIVE_DOWNWARDS, sequence), gt)
     ordering.bound(sequence, unsettled, next((one for one in settled if _was_delivered(db, sequence, one)), 0))
 
 
-def _numbers(db: Database, statement: str, sequence: int) -> Iterator[int]:
-    return (number for (number,) in db.execute(statement, (sequence,)))
+def _numbers(db: Database, statement: str, *of: int) -> Iterator[int]:
+    return (number for (number,) in db.execute(statement, of))
 
 
 def _without(numbers: Iterable[int], others: Iterator[int], before: Callable[[int, int], bool]) -> Iterator[int]:

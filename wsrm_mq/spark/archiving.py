@@ -33,16 +33,6 @@ PART_ROWS: Final = 100_000
 """About so many messages are sorted and written by a task."""
 
 
-class Asked(NamedTuple):
-    """The form of the rows of an archive. It stays as the archive was begun with it."""
-
-    headers: tuple[str, ...] = ()
-    """The headers of requests that are kept, beside Content-Type and SOAPAction."""
-    security: bool = False
-    """Envelopes keep their ``wsse:Security``."""
-    node: str | None = None
-
-
 class Archived(NamedTuple):
     known: Archive
     rows: dict[str, int]
@@ -52,19 +42,25 @@ class Archived(NamedTuple):
 
 
 def archive_of(
-    spark: SparkSession, store: Path, directory: Path, asked: Asked, actor: str, *, clock: Clock = wall_clock
+    spark: SparkSession,
+    store: Path,
+    directory: Path,
+    exposure: Exposure,
+    actor: str,
+    *,
+    node: str | None = None,
+    clock: Clock = wall_clock,
 ) -> Archived:
     """Add the rows that the ``store`` has settled since to the archive in ``directory``, and compare it with the store.
 
-    Raises ``NotAllowed`` where another process works on it, it is of another store or begun with something else
-    ``asked``; ``ExportError`` where it cannot be written. It is as it was then.
+    Raises ``NotAllowed`` where another process works on it, it is of another store or begun with another ``exposure``
+    or ``node``; ``ExportError`` where it cannot be written. It is as it was then.
     """
     directory = directory.absolute()
-    exposure = Exposure(asked.headers, security=asked.security)
     with locked(directory), opened(store) as db:
         now = clock()
         with snapshot(db):
-            known = begun(directory, db, exposure, asked.node, now)
+            known = begun(directory, db, exposure, node, now)
             wanted = plan(db, known)
         rows: dict[str, int] = {}
         if wanted.is_new:
@@ -91,9 +87,9 @@ class _Work(NamedTuple):
             self.store,
             table=table,
             columns=names,
-            keys=",".join(f"{lower}-{upper}" for lower, upper in keys),
+            keys=[f"{lower}-{upper}" for lower, upper in keys],
             node=self.known.node,
-            headers=",".join(self.known.headers),
+            headers=self.known.headers,
             withSecurity=self.known.security == "kept",
         )
 
@@ -114,7 +110,7 @@ class _Work(NamedTuple):
             spread = self.spark.createDataFrame(files, "file string").repartition(len(files))
             here = sum(answers(spread, task), here)
         if keys:
-            there = sum(answers(self.rows(table.name, names, keys.ranges), partial(_of_rows, names, key, keys)), there)
+            there = sum(answers(self.rows(table.name, names, keys.ranges), partial(tally, names, key, keys)), there)
         return here, there
 
 
@@ -135,11 +131,7 @@ def _of_files(columns: Sequence[Column], names: Sequence[str], key: str, keys: A
 
     target = schema(column for column in columns if column.name in names)
     paths = (Path(file) for rows in files for file in rows.column("file").to_pylist())
-    return tally(names, key, (batch for path in paths for batch in stored_batches(path, target)), keys)
-
-
-def _of_rows(names: Sequence[str], key: str, keys: AckRanges, batches: Batches) -> Tally:
-    return tally(names, key, batches, keys)
+    return tally(names, key, keys, (batch for path in paths for batch in stored_batches(path, target)))
 
 
 def ordered(rows: DataFrame, table: str, parts: int) -> DataFrame:

@@ -161,31 +161,25 @@ def _below(path: Path) -> list[str]:
     return sorted(str(one) for one in path.iterdir() if one.is_dir() and is_part(one)) or [str(path)]
 
 
-# The reader.
-
-
 # Filters of Spark as conditions of a statement, so that the store decides them and sends fewer rows to Spark.
 #
 # A filter goes to the executors as it came; the condition is made where it is used.
 
 
-_COMPARISONS: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], Any], ColumnElement[bool]]]] = {
+_CONDITIONS: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], Any], ColumnElement[bool]]]] = {
+    spark.IsNull: lambda column, _: column.is_(None),
+    spark.IsNotNull: lambda column, _: column.is_not(None),
     spark.EqualTo: lambda column, value: column == value,
     spark.GreaterThan: lambda column, value: column > value,
     spark.GreaterThanOrEqual: lambda column, value: column >= value,
     spark.LessThan: lambda column, value: column < value,
     spark.LessThanOrEqual: lambda column, value: column <= value,
     spark.In: lambda column, values: or_(*(column == value for value in values)),
-}
-_OF_TEXT: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any], str], ColumnElement[bool]]]] = {
     spark.StringStartsWith: lambda column, value: func.substr(column, 1, len(value)) == value,
     spark.StringEndsWith: lambda column, value: func.substr(column, -len(value)) == value,
     spark.StringContains: lambda column, value: func.instr(column, value) > 0,
 }
-_OF_NULL: Final[dict[type[spark.Filter], Callable[[ColumnElement[Any]], ColumnElement[bool]]]] = {
-    spark.IsNull: lambda column: column.is_(None),
-    spark.IsNotNull: lambda column: column.is_not(None),
-}
+_OF_TEXT: Final = (spark.StringStartsWith, spark.StringEndsWith, spark.StringContains)
 _TYPES: Final = {Kind.TEXT: str, Kind.INTEGER: int, Kind.BOOLEAN: bool, Kind.TIME: datetime}
 
 
@@ -194,24 +188,20 @@ def _condition(table: Table, wanted: spark.Filter) -> ColumnElement[bool] | None
     if isinstance(wanted, spark.Not):
         inner = _condition(table, wanted.child)
         return not_(inner) if inner is not None else None
-    path = getattr(wanted, "attribute", ())
+    make, path = _CONDITIONS.get(type(wanted)), getattr(wanted, "attribute", ())
     column = next((one for one in table.columns if path == (one.name,)), None)
     stored = compared(table, column.name) if column is not None else None
-    if column is None or stored is None:
+    if make is None or column is None or stored is None:
         return None
-    if type(wanted) in _OF_NULL:
-        return _OF_NULL[type(wanted)](stored)
-    value: Any = getattr(wanted, "value", None)
-    if type(wanted) in _OF_TEXT:
-        return _OF_TEXT[type(wanted)](stored, value) if isinstance(value, str) and value else None
-    if type(wanted) not in _COMPARISONS:
-        return None
-    values = [_stored(column.kind, one) for one in (value if isinstance(wanted, spark.In) else (value,))]
-    if not values or None in values:
+    if isinstance(wanted, spark.IsNull | spark.IsNotNull):
+        return make(stored, None)
+    given: Any = getattr(wanted, "value", None)
+    values = [_stored(column.kind, one) for one in (given if isinstance(wanted, spark.In) else (given,))]
+    if not values or None in values or (isinstance(wanted, _OF_TEXT) and not values[0]):
         return None
     if column.name == "sequence" and table.name == "messages" and isinstance(wanted, spark.EqualTo | spark.In):
         return _of_sequences(values)
-    return _COMPARISONS[type(wanted)](stored, values if isinstance(wanted, spark.In) else values[0])
+    return make(stored, values if isinstance(wanted, spark.In) else values[0])
 
 
 def _stored(kind: Kind, value: Any) -> Any:

@@ -147,10 +147,9 @@ class Sources(NamedTuple):
     def messages(self, spark: SparkSession, columns: Sequence[str], within: Keys = ()) -> DataFrame:
         """Read rows of messages. A message may have several: an archive has messages of its store. With ``within`` only
         these positions are read."""
-        options = {"headers": ",".join(self.headers), "withSecurity": str(self.security).lower(), "copies": "true"}
-        if within:
-            options["keys"] = ",".join(f"{lower}-{upper}" for lower, upper in within)
-        return read(spark, *self.paths, columns=columns, **options)
+        keys = [f"{lower}-{upper}" for lower, upper in within] or None
+        exposed = {"headers": self.headers, "withSecurity": self.security}
+        return read(spark, *self.paths, columns=columns, copies=True, keys=keys, **exposed)
 
 
 @dataclass
@@ -233,7 +232,7 @@ def _deleted(spark: SparkSession, sources: Sources) -> int:
     stores = [path for path in found_paths(sources.paths) if not Path(path).is_dir()]
     if not stores:
         return 0
-    sequences = read(spark, *stores, table="sequences", columns=("store", "sequence", "pruned"), copies="true")
+    sequences = read(spark, *stores, table="sequences", columns=("store", "sequence", "pruned"), copies=True)
     each = sequences.groupBy("store", "sequence").agg(f.max("pruned").alias("pruned"))
     return each.agg(f.coalesce(f.sum("pruned"), f.lit(0))).collect()[0][0]  # type: ignore[no-any-return]
 

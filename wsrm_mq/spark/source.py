@@ -42,16 +42,18 @@ class DefaultSource(DataSource):
 
 
 def read(spark: SparkSession, *paths: str, table: str = "messages", **options: Any) -> DataFrame:
-    """A table of stores and exports; ``options`` are the format's, by name. Filters go to the stores where the session
-    lets them; segments of Parquet are read by Spark itself, which prunes their columns and groups of rows."""
+    """A table of stores and exports; ``options`` are the format's, by name: lists as sequences, or with commas between.
+    Filters go to the stores where the session lets them; segments of Parquet are read by Spark itself, which prunes
+    their columns and groups of rows."""
     from wsrm_mq.spark.reader import divided, parse, schema_of
 
     pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
     given = {"table": table, "pushdown": pushes, **options}
-    columns = given.pop("columns", None)
-    if columns is not None:
-        given["columns"] = columns if isinstance(columns, str) else ",".join(columns)
-    told = {name: str(value) for name, value in given.items() if value is not None}
+    told = {
+        name: ",".join(value) if isinstance(value, list | tuple) else str(value)
+        for name, value in given.items()
+        if value is not None
+    }
     known = parse({**told, "paths": json.dumps([str(path) for path in paths])})
     segments, others = divided(known)
     frames: list[DataFrame] = []
@@ -60,5 +62,5 @@ def read(spark: SparkSession, *paths: str, table: str = "messages", **options: A
         reader = spark.read.schema(schema_of(known.columns)).option("recursiveFileLookup", "true")
         frames.append(reader.parquet(*segments))
     if others:
-        frames.append(spark.read.format(DefaultSource.name()).options(**given).load(list(others)))
+        frames.append(spark.read.format(DefaultSource.name()).options(**told).load(list(others)))
     return functools.reduce(lambda one, other: one.unionByName(other), frames)
