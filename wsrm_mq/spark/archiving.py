@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from wsrm_mq.archive.batches import added, begun, verified
-from wsrm_mq.archive.files import Archive, ArchivedSegment, Keys, columns_of, locked
+from wsrm_mq.archive.files import Archive, ArchivedSegment, Keys, columns_of, locked, write
 from wsrm_mq.archive.planning import Wanted, plan
 from wsrm_mq.archive.verifying import Found, Tally, holding, stable, tally
 from wsrm_mq.errors import ExportError
+from wsrm_mq.export.arrow import schema, stored_batches
 from wsrm_mq.export.pieces import Exposure, opened
 from wsrm_mq.export.schema import TABLES, Column, Table
 from wsrm_mq.sequence.ranges import AckRanges
@@ -23,9 +27,6 @@ from wsrm_mq.spark.session import Batches, answers
 from wsrm_mq.spark.source import read
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.driver import snapshot
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _TOGETHER: Final = ("queue", "sequence")
 _ORDER: Final = (*_TOGETHER, "number")
@@ -118,8 +119,6 @@ def _write(
     directory: Path, number: int, table: str, columns: Sequence[Column], batches: Batches
 ) -> list[ArchivedSegment]:
     """Write the files of a partition, where its task runs."""
-    from wsrm_mq.archive.files import write
-
     try:
         return list(write(directory, number, TABLES[table], columns, batches))
     except OSError as error:
@@ -127,8 +126,6 @@ def _write(
 
 
 def _of_files(columns: Sequence[Column], names: Sequence[str], key: str, keys: AckRanges, files: Batches) -> Tally:
-    from wsrm_mq.export.arrow import schema, stored_batches
-
     target = schema(column for column in columns if column.name in names)
     paths = (Path(file) for rows in files for file in rows.column("file").to_pylist())
     return tally(names, key, keys, (batch for path in paths for batch in stored_batches(path, target)))
@@ -137,8 +134,6 @@ def _of_files(columns: Sequence[Column], names: Sequence[str], key: str, keys: A
 def ordered(rows: DataFrame, table: str, parts: int) -> DataFrame:
     """The rows of a ``table`` of exports in ``parts`` partitions, each sorted by day (UTC), queue, sequence, number and
     key, as far as the table has them. A sequence of a day is in one partition."""
-    from pyspark.sql import functions as F
-
     its = TABLES[table]
     day = [F.to_date(its.moment)] if its.moment is not None else []
     named = [F.col(name) for name in _ORDER if name in rows.columns]

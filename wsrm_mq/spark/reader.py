@@ -15,23 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from pyarrow import RecordBatch
 from pyspark.sql import datasource as spark
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from sqlalchemy import ColumnElement, func, not_, or_, select
 
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
-from wsrm_mq.export.arrow import files_of, rows
+from wsrm_mq.export.arrow import batch, files_of, rows, schema, stored_batches
 from wsrm_mq.export.formats import EPOCH
 from wsrm_mq.export.manifest import Manifest, is_part, load, on_this_machine
 from wsrm_mq.export.pieces import Bounds, Exposure, Origin, Reading, before, bounds, compared, opened, origin, pieces
 from wsrm_mq.export.schema import Column, Kind, Table, chosen, table_named
 from wsrm_mq.store import published as views
-
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
 
 # The options of ``spark.read.format("wsrm")``, checked.
 
@@ -322,8 +320,6 @@ class Reader(DataSourceReader):
                     yield OfStore(store.path, store.source, within, keys)
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        from wsrm_mq.export.arrow import batch, schema, stored_batches
-
         columns = self.options.columns
         target = schema(columns)
         if isinstance(partition, OfStore):

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from wsrm_mq.errors import ConfigurationError, NotAllowed, QueryError
@@ -49,10 +50,6 @@ from wsrm_mq.sequence.ranges import AckRange, AckRanges
 from wsrm_mq.spark.reader import found_paths, local
 from wsrm_mq.spark.session import Batches, answers, partition
 from wsrm_mq.spark.source import read
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 # The messages of a plan in the order in which they run, and the contents with which they are sent.
 
@@ -148,8 +145,15 @@ class Sources(NamedTuple):
         """Read rows of messages. A message may have several: an archive has messages of its store. With ``within`` only
         these positions are read."""
         keys = [f"{lower}-{upper}" for lower, upper in within] or None
-        exposed = {"headers": self.headers, "withSecurity": self.security}
-        return read(spark, *self.paths, columns=columns, copies=True, keys=keys, **exposed)
+        return read(
+            spark,
+            *self.paths,
+            columns=columns,
+            keys=keys,
+            headers=self.headers,
+            withSecurity=self.security,
+            copies=True,
+        )
 
 
 @dataclass
@@ -475,8 +479,6 @@ class _Seen:
 
 def _lines(task: _Task, batches: Batches) -> Batches:
     """Read the lines of the parts whose numbers come: the store and the position of each."""
-    import pyarrow as pa
-
     names = ("part", "line", "store", "position")
     schema = pa.schema(zip(names, (pa.int32(), pa.int64(), pa.string(), pa.int64()), strict=True))
     plan = task.plan()

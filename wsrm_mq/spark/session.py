@@ -15,16 +15,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import unquote
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
 
 from wsrm_mq import errors
 from wsrm_mq.errors import ConfigurationError, ExportError, SparkFailed, StoreError, WSRMError
-
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-    from pyspark.sql import DataFrame, SparkSession
-
 
 ANYWHERE: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.python.filterPushdown.enabled": "true"}
 """Settings that every session needs; they can be set while it runs."""
@@ -50,11 +52,7 @@ JAVA: Final = 17
 @contextmanager
 def session(name: str, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Open a session for the job ``name``. ``settings`` are settings of Spark, and override those above. ``log`` is the
-    file for the output of a JVM that is begun here. Raises ``ConfigurationError`` where PySpark or Java is missing."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise ConfigurationError("PySpark is not installed: pip install 'wsrm-mq[spark]'.") from None
+    file for the output of a JVM that is begun here. Raises ``ConfigurationError`` where Java is missing."""
     active = SparkSession.getActiveSession()
     if active is not None:
         for key, value in {**ANYWHERE, **settings}.items():
@@ -70,16 +68,10 @@ def session(name: str, log: Path, settings: Mapping[str, str]) -> Iterator[Spark
 
 
 def _submitted(name: str, settings: Mapping[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession
-
     return SparkSession.builder.appName(name).config(map={**BEGUN, **settings}).getOrCreate()
 
 
 def _local(name: str, log: Path, settings: Mapping[str, str]) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
-
     _check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -120,9 +112,6 @@ _STEPS: Final = (
 def plain_errors(log: Path | None) -> Iterator[None]:
     """Raise an error of this package as an executor or the planner has raised it, and any other error of Spark as
     ``SparkFailed``, which names ``log``."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -148,15 +137,13 @@ def _plain(text: str, log: Path | None) -> WSRMError:
 # Work that a task of Spark does with a partition, and its answer.
 
 R = TypeVar("R")
-Batches = Iterator["RecordBatch"]
+Batches = Iterator[pa.RecordBatch]
 
 
 def answers(frame: DataFrame, task: Callable[[Batches], R]) -> list[R]:
     """Run ``task`` on each partition of ``frame``, where its tasks run, and collect the answers."""
 
     def run(batches: Batches) -> Batches:
-        import pyarrow as pa
-
         yield pa.RecordBatch.from_pydict({"answer": pa.array([pickle.dumps(task(batches))], pa.binary())})
 
     return [pickle.loads(row.answer) for row in frame.mapInArrow(run, "answer binary").collect()]
@@ -164,8 +151,6 @@ def answers(frame: DataFrame, task: Callable[[Batches], R]) -> list[R]:
 
 def partition() -> tuple[int, int]:
     """The number of the partition that this task has, and that of the attempt at it, which no other has."""
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     assert context is not None
     return context.partitionId(), context.taskAttemptId()

@@ -10,17 +10,14 @@ the order in which they are read. ``begun`` has the stores that were read from a
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from wsrm_mq.queue.plans import CANCELLED
 from wsrm_mq.store.invariants import ACCOUNTED_FOR, HAS_MESSAGE, IN_RANGES, ONE_OUTCOME
 from wsrm_mq.store.words import ANSWERED_WITH_FAULT, REPLAYED
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 SETTLED_ONCE: Final = "a number of a sequence is settled once"
 TOLD: Final = "every outcome but a clean delivery has its row in the ledger"

@@ -7,19 +7,15 @@ store's own ``ranges`` and ``expected`` still say that their numbers were receiv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from wsrm_mq.store.applications import SENT, SOURCE
 from wsrm_mq.versions import RM_VERSIONS
 from wsrm_mq.views.situation import EXPIRING_WITHIN, SILENT_WITH_GAP, SILENT_WITHOUT
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from pyspark.sql import Column, DataFrame, WindowSpec
 
 _KEY: Final = ("store", "sequence")
 _LARGEST: Final = 2**63 - 1

@@ -7,18 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from wsrm_mq.events.inert import inert
 from wsrm_mq.spark.jobs.reconcile import FATES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 
 Tables = Mapping[str, DataFrame]
 
@@ -150,7 +146,8 @@ SECTIONS: Final[dict[str, Shown]] = {
 
 
 class Contents(NamedTuple):
-    summary: Mapping[str, Any]
+    said: Mapping[str, Any]
+    """The summary."""
     stores: list[tuple[str, str, int]]
     """Node, identity, messages."""
     unit: str
@@ -263,7 +260,6 @@ def page(contents: Contents) -> bytes:
     environment.filters |= {"number": "{:,}".format, "cell": _cell, "kind": _kind}
     written = environment.get_template("page.html").render(
         contents._asdict(),
-        said=contents.summary,
         names=_names(contents.stores),
         latency={queue: _drawn(rows, contents.unit) for queue, rows in contents.latency.items()},
         findings=_FINDINGS,
