@@ -15,31 +15,47 @@ from tests.support.target import Target, serving
 HERE = Path(__file__).parent
 
 # The tables of tests are small: to compile a plan, and to plan anew while it runs, takes longer than to run it.
-SETTINGS = {
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+SETTINGS = SMALL | {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
+# Every Java of these tests, those of commands and executors too: most end before code that is compiled twice pays.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def settings(where: str) -> dict[str, str]:
     """Those of a session whose files are all in ``where``: Java does not go by TMPDIR."""
-    java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile=file:{HERE}/log4j2.properties"
+    java = f"-Dlog4j2.configurationFile=file:{HERE}/log4j2.properties"
     return SETTINGS | {
         "spark.driver.extraJavaOptions": f"{java} -Djava.io.tmpdir={where}",
         "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={where}",
         "spark.local.dir": where,
         "spark.sql.warehouse.dir": where,
     }
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions that a program begins plan as the session of the tests does."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        "".join(f"{name} {value}\n" for name, value in SMALL.items())
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
 
 
 @pytest.fixture

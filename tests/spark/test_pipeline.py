@@ -30,19 +30,19 @@ def out(spark: SparkSession, tmp_path: Path) -> Path:
 
 
 def test_the_last_line_is_the_summary_and_so_is_its_file(filled: Filled, out: Path) -> None:
-    done = run("audit", filled.path, "--out", out, "--json")
-    assert done.exit_code == 0, done.output
+    done = run("reorder", filled.path, "--out", out, "--json")
+    assert done.exit_code == 1, done.output
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary == json.loads((out / "summary.json").read_text())
-    assert {"job": "audit", "state": "done", "out": str(out), "messages": 5}.items() <= summary.items()
+    assert {"job": "reorder", "state": "done", "out": str(out), "release": 4, "held": 1}.items() <= summary.items()
 
 
 def test_a_directory_is_used_again_by_the_same_job_only(filled: Filled, out: Path) -> None:
-    assert [run("audit", filled.path, "--out", out).exit_code for _ in range(2)] == [0, 0]
+    assert [run("reorder", filled.path, "--out", out).exit_code for _ in range(2)] == [1, 1]
     (out / "summary.json").write_text(json.dumps({"job": "other"}))
-    done = run("audit", filled.path, "--out", out)
+    done = run("reorder", filled.path, "--out", out)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "has files that are not of an earlier audit. Name a new directory." in done.stderr
+    assert "has files that are not of an earlier reorder. Name a new directory." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_results_that_cannot_be_written_are_refused_before_spark_begins(filled: 
     assert "cannot be written: Not a directory. Name another directory with --out." in done.stderr
 
 
-@pytest.mark.parametrize("name", ["audit 2026-11-23T23:00", "a%20b, #1", "{address}"])
+@pytest.mark.parametrize("name", ["reorder 2026-11-23T23:00", "a%20b, #1", "{address}"])
 def test_all_results_are_where_out_says_whatever_its_name(filled: Filled, out: Path, name: str) -> None:
     place = out / name
-    done = run("audit", filled.path, "--out", f"file:{place}" if name == "{address}" else place)
+    done = run("reorder", filled.path, "--out", f"file:{place}" if name == "{address}" else place)
     if name == "{address}":
         assert (done.exit_code, "Spark takes { for a pattern. Name another" in done.stderr) == (2, True), done.output
         return
-    assert done.exit_code == 0, done.output
-    assert {one.name for one in place.iterdir()} >= {"violations", "accounts", "summary.json"}
+    assert done.exit_code == 1, done.output
+    assert {one.name for one in place.iterdir()} >= {"arrivals", "frontier", "summary.json"}
     assert list(out.iterdir()) == [place]
 
 
@@ -98,9 +98,9 @@ def test_an_out_that_is_elsewhere_is_refused_and_nothing_is_made(
 
 def test_damage_that_an_executor_meets_is_told_in_a_line(filled: Filled, tmp_path: Path, out: Path) -> None:
     made = export(filled.path, tmp_path / "april", Asked(encoding="parquet"))
-    segment = next(one for one in made.segments if one.table == "ranges")
+    segment = next(one for one in made.segments if one.table == "messages")
     (tmp_path / "april" / segment.file).write_bytes(bytes(segment.bytes))
-    done = run("audit", tmp_path / "april", "--out", out)
+    done = run("reorder", tmp_path / "april", "--out", out)
     # A slow run tells of its progress beside it.
     assert (done.exit_code, done.stderr.count("wsrm-mq: ")) == (5, 1), done.output
     assert "Copy it again, or export again." in done.stderr

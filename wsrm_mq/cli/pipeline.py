@@ -310,7 +310,7 @@ def _look(work: Work, begun: sql.DataFrame) -> rules.Tables:
     ledger, messages = (work.table(name, *rules.COLUMNS[name]).persist() for name in ("ledger", "messages"))
     ledger.count()
     messages.count()
-    sequences, ranges = (work.table(name, *rules.COLUMNS[name]) for name in ("sequences", "ranges"))
+    sequences, ranges = (work.table(name, *rules.COLUMNS[name]).persist() for name in ("sequences", "ranges"))
     return rules.Tables(messages, sequences, ranges, ledger, begun)
 
 
