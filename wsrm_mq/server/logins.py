@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -18,7 +17,7 @@ _PLACES: Final = 10_000
 class FailedLogins:
     """For the threads of a process. A flood costs a place in a dictionary, and two lines in the log a minute."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
         """Since when, and how many, by the place."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -520,6 +521,15 @@ def test_a_token_that_is_revoked_ends_its_connections(
     peer = connected("wsrm-mq-alice")
     stomp.revoke("alice")
     assert "revoked" in peer.error().headers["message"]
+
+
+def test_a_connection_beyond_those_that_are_served_at_a_time_is_closed_at_once(
+    connected: Connect, peer: Callable[[], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wsrm_mq.server.stomp.server.MOST", 1)
+    served = connected()
+    assert peer().is_closed()
+    served.asked("SEND", b"1", destination="/queue/a")
 
 
 def test_no_secret_is_told(stomp: Running, version: Version, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,20 +18,17 @@ from wsrm_mq.server.stomp.serving import TEMPORARY
 from wsrm_mq.server.stomp.wires import SocketWire, WebSocketWire, Wire
 
 SUBPROTOCOLS: Final = (Subprotocol("v12.stomp"), Subprotocol("v11.stomp"))
+MOST: Final = 10_000
+"""Connections that are served at a time; more are closed at once."""
 HEAD_BYTES: Final = 64 * 1024
 """Room for the head of a frame in a message of a WebSocket, beside its body."""
 
 
 class StompServer:
-    """``connections``: that are served at a time; more are closed at once."""
-
-    def __init__(
-        self, sessions: Sessions, access: Access, terms: Terms | None = None, *, connections: int = 10_000
-    ) -> None:
+    def __init__(self, sessions: Sessions, access: Access, terms: Terms | None = None) -> None:
         self._sessions = sessions
         self._access = access
         self._terms = terms or Terms()
-        self._most = connections
         self._listening: list[asyncio.Server | Server] = []
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -76,7 +73,7 @@ class StompServer:
         await self._serve(WebSocketWire(connection, self._terms.patience.stalled))
 
     async def _serve(self, wire: Wire) -> None:
-        if len(self._serving) >= self._most:
+        if len(self._serving) >= MOST:
             await wire.close()
             return
         task = asyncio.create_task(Client(self._sessions, self._access, wire, self._terms).run())
