@@ -16,15 +16,16 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue.broken_run import take_from_dead
 from wsrm_mq.queue.ending import bury, give_up
 from wsrm_mq.queue.outbound import step_of
-from wsrm_mq.queue.ownership import free
+from wsrm_mq.queue.ownership import count_unsettled, free
 from wsrm_mq.sequence.inbound import GaveUp
 from wsrm_mq.sequence.outbound import Own
-from wsrm_mq.store import entries, identity, lanes, queues
+from wsrm_mq.store import identity, lanes, queues
 from wsrm_mq.store.applications import hand_over, served
 from wsrm_mq.store.driver import mark_for_rehearsal
 from wsrm_mq.store.entries import LOOSE_NUMBER
 from wsrm_mq.store.loose import OWNED_LOOSE, UNSETTLED_LOOSE
 from wsrm_mq.store.outbound import REQUESTING
+from wsrm_mq.store.records import Lane
 from wsrm_mq.store.transaction import Transaction
 
 ADOPTED = "store_adopted"
@@ -44,8 +45,8 @@ def adopt(tx: Transaction, *, actor: str, reason: str, deliver: bool = False) ->
     """Make this the store, whatever it has forgotten. No process may use it meanwhile. ``deliver``: what is undelivered
     goes to the application, marked as a possible redelivery; else to the dead letters."""
     ended = undelivered = 0
-    for (key,) in tx.execute(identity.UNFINISHED).fetchall():
-        is_open, unsettled = _end(tx, key, deliver)
+    for lane in tx.lanes_by(identity.UNFINISHED):
+        is_open, unsettled = _end(tx, lane, deliver)
         ended += is_open
         undelivered += unsettled
     for (key,) in tx.execute(REQUESTING).fetchall():
@@ -77,18 +78,14 @@ def rehearse(tx: Transaction, path: Path) -> None:
 
 def _take_from_elsewhere(tx: Transaction) -> None:
     """Take over what the store says runs elsewhere: no process of the place that it comes from runs anything here."""
-    owned = [tx.lane(key) for (key,) in tx.execute(lanes.OWNED).fetchall()]
-    owned += [tx.loose_entry(position) for (position,) in tx.execute(OWNED_LOOSE).fetchall()]
-    for lane in owned:
-        assert lane is not None
+    loose = [tx.loose_entry(position) for (position,) in tx.execute(OWNED_LOOSE).fetchall()]
+    for lane in filter(None, (*tx.lanes_by(lanes.OWNED), *loose)):
         take_from_dead(tx, lane)
 
 
-def _end(tx: Transaction, key: int, deliver: bool) -> tuple[bool, int]:
-    lane = tx.lane(key)
-    assert lane is not None
+def _end(tx: Transaction, lane: Lane, deliver: bool) -> tuple[bool, int]:
     is_open = lane.ended is None
-    (unsettled,) = tx.execute(entries.COUNT_UNSETTLED, {"lane": key, "lower": 1}).fetchone()
+    unsettled = count_unsettled(tx, lane, 1)
     gives_up = bool(unsettled) and not deliver
     free(lane)
     if gives_up:

@@ -184,8 +184,8 @@ def leave(tx: Transaction) -> bool:
     found = [key for (key,) in tx.execute(consuming.LEASED_BY, mine).fetchall()]
     if found:
         tx.execute(consuming.GIVE_BACK, {"keys": as_json(found)})
-    lanes = [key for (key,) in tx.execute(consuming.LANES_LEASED_BY, mine).fetchall()]
-    for lane in filter(None, map(tx.lane, lanes)):
+    lanes = tx.lanes_by(consuming.LANES_LEASED_BY, mine)
+    for lane in lanes:
         free_lane(tx, lane)
     tx.execute(queues.LET_GO_OF_QUEUES, {"key": tx.instance})
     return PIECE in (len(found), len(lanes))

@@ -101,10 +101,10 @@ def end_leases(tx: Transaction) -> int:
 
 
 def _each_lane(tx: Transaction, which: dict[str, int], end: LeaseEnds, why: str) -> int:
-    keys = [key for (key,) in tx.execute(consuming.LANES_LEASED_BY, which).fetchall()]
-    for lane in filter(None, map(tx.lane, keys)):
+    found = tx.lanes_by(consuming.LANES_LEASED_BY, which)
+    for lane in found:
         end(tx, lane, policy_of(tx, lane.queue), why)
-    return len(keys)
+    return len(found)
 
 
 def holder_gone(tx: Transaction, instance: int, name: str) -> int:

@@ -193,12 +193,9 @@ def _runs(tx: Transaction, queue: Declared, request: Request) -> list[list[Seen]
     groups = count if request.wanted is None else max(count, _MOST_GROUPS)
     statement, values = consuming.RUN_OF_LANE.of(request.wanted)
     search = {"queue": queue.key, "now": tx.now, "count": groups}
-    keys = [key for (key,) in tx.execute(consuming.LEASABLE, search).fetchall()]
     runs = []
-    for key in keys:
-        lane = tx.lane(key)
-        assert lane is not None
-        bounds = {**values, "lane": key, "lower": lane.cursor, "upper": lane.deliver_below, "count": count}
+    for lane in tx.lanes_by(consuming.LEASABLE, search):
+        bounds = {**values, "lane": lane.id, "lower": lane.cursor, "upper": lane.deliver_below, "count": count}
         rows = tx.execute(statement, bounds).fetchall()
         run = [Seen._make(row) for *row, _ends in takewhile(lambda row: not row[-1], rows)]
         if run:

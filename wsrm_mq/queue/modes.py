@@ -23,9 +23,8 @@ def endpoint_queue(tx: Transaction, name: str, policy: QueuePolicy) -> int:
     """The key of an endpoint's queue, which is made if it is missing, and consumed where the mode says so. What only
     some of its senders are to have consumed makes it so for all."""
     key = tx.queue(name)
-    row = tx.queue_row(name)
-    assert row is not None
-    found = queues.QueueRow(*row)
+    found = tx.queue_row(name)
+    assert found is not None
     if policy.mode is Mode.PULL and found.mode != Mode.PULL:
         tx.set_mode(name, key, Mode.PULL, _as_kept(policy))
     elif policy.mode is not Mode.PULL and found.is_declared and found.mode is None:
@@ -41,7 +40,7 @@ def claim(tx: Transaction, name: str) -> bool:
     row = tx.queue_row(name)
     if row is None:
         tx.queue(name)
-    return row is None or not (queues.QueueRow(*row).is_declared and queues.QueueRow(*row).mode is None)
+    return row is None or not (row.is_declared and row.mode is None)
 
 
 def _as_kept(policy: QueuePolicy) -> str:
@@ -57,10 +56,9 @@ def goes_to_consumers(tx: Transaction, lane: Lane) -> bool:
     What has ended before the mode was changed follows it, but for a partner's, whose own mode is not known here."""
     row = tx.queue_row(tx.queue_name(lane.queue))
     assert row is not None
-    mode = queues.QueueRow(*row).mode
-    if mode == Mode.PULL and lane.is_over and lane.partner is None:
+    if row.mode == Mode.PULL and lane.is_over and lane.partner is None:
         return True
-    return lane.is_consumed and mode != Mode.DISPATCH
+    return lane.is_consumed and row.mode != Mode.DISPATCH
 
 
 class Changed(NamedTuple):
@@ -123,8 +121,8 @@ def _change(tx: Transaction, key: int, parts: list[_Wrong], pulls: bool) -> Chan
 
 def _move_lanes(tx: Transaction, search: Mapping[str, object]) -> tuple[int, int]:
     """Answers how many went, and how many are left."""
-    found = [tx.lane(key) for (key,) in tx.execute(queues.LANES_OF, search).fetchall()]
-    free = [lane for lane in found if lane is not None and lane.owner is None]
+    found = tx.lanes_by(queues.LANES_OF, search)
+    free = [lane for lane in found if lane.owner is None]
     for lane in free:
         lane.is_consumed = not search["consumed"]
         lane.wait(tx.now, None)

@@ -198,10 +198,8 @@ def is_held_by_plan(tx: Transaction, lane: Lane) -> bool:
 def let_go_on(tx: Transaction, plan: str) -> int:
     """Let sequences go on that the plan holds, some hundred; answers how many. 0: it holds none."""
     tx.write_lanes()
-    held = tx.execute(sql.HELD_BY, {"plan": plan, "actor": _holder(plan), "count": _BATCH}).fetchall()
-    for (key,) in held:
-        lane = tx.lane(key)
-        assert lane is not None
+    held = tx.lanes_by(sql.HELD_BY, {"plan": plan, "actor": _holder(plan), "count": _BATCH})
+    for lane in held:
         lane.on_hold_since = None
         tx.ledger("resumed", lane, reason="the plan has ended", actor=_holder(plan))
     return len(held)
@@ -221,7 +219,7 @@ def _group(tx: Transaction, plan: str, sequence: int, *, to_app: bool) -> Lane:
 def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
     """Let the groups go on that are blocked, from the first step of their ladder: the plan is run again."""
     claims = []
-    for lane in _unsettled_groups(tx, plan):
+    for lane in tx.lanes_by(sql.UNSETTLED_GROUPS, {"plan": plan}):
         if lane.blocked is not None:
             tx.execute(entries.BEGIN_LADDER, {"key": lane.blocked})
             lane.blocked = None
@@ -230,18 +228,14 @@ def try_again(tx: Transaction, plan: str) -> tuple[Claim, ...]:
     return tuple(claim for claim in claims if claim is not None)
 
 
-def _unsettled_groups(tx: Transaction, plan: str) -> list[Lane]:
-    found = [tx.lane(key) for key, *_columns in tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchall()]
-    return [lane for lane in found if lane is not None]
-
-
 def leave(tx: Transaction, plan: str) -> bool:
     """This process runs it no more. It is done where all was entered and settled and it holds no sequence any more,
     else it can be run again. Answers ``False`` where it has let some sequences go on that it holds: call it again."""
     known = plan_of(tx.db, plan)
     if known.state != "running":
         return True
-    state = "running" if _unsettled_groups(tx, plan) or known.line < known.messages else "done"
+    is_left = tx.execute(sql.UNSETTLED_GROUPS, {"plan": plan}).fetchone() is not None
+    state = "running" if is_left or known.line < known.messages else "done"
     if state == "done" and let_go_on(tx, plan):
         return False
     tx.execute(sql.LEAVE, {"id": plan, "state": state, "now": tx.now})
@@ -262,7 +256,7 @@ def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
     if known.state != "cancelled":
         tx.execute(sql.LEAVE, {"id": plan, "state": "cancelled", "now": tx.now})
         tx.ledger("replay_cancelled", reason=f"plan {plan}, line {known.line}: {reason}", actor=actor)
-    for lane in _unsettled_groups(tx, plan):
+    for lane in tx.lanes_by(sql.UNSETTLED_GROUPS, {"plan": plan}):
         if lane.on_hold_since is None:
             lane.on_hold_since = tx.now  # who delivers it stops behind the message that it is at
     return known
@@ -270,7 +264,8 @@ def cancel(tx: Transaction, plan: str, *, actor: str, reason: str) -> Plan:
 
 def _is_being_delivered(tx: Transaction, plan: str) -> bool:
     """Whether a process that was stopped still lets calls of the plan end."""
-    owners = {lane.owner for lane in _unsettled_groups(tx, plan) if lane.owner is not None}
+    groups = tx.lanes_by(sql.UNSETTLED_GROUPS, {"plan": plan})
+    owners = {lane.owner for lane in groups if lane.owner is not None}
     return any(owner_lives(tx, owner) is not False for owner in owners)
 
 
@@ -279,10 +274,7 @@ def withdraw_entered(tx: Transaction, plan: str) -> Withdrawn:
     was not delivered before goes to the dead letters: only its replay would have been delivered."""
     tx.write_lanes()
     withdrawn = left = 0
-    for (key,) in tx.execute(sql.CANCELLED_GROUPS, {"plan": plan}).fetchall():
-        lane = tx.lane(key)
-        if lane is None:
-            continue
+    for lane in tx.lanes_by(sql.CANCELLED_GROUPS, {"plan": plan}):
         if lane.owner is not None and owner_lives(tx, lane.owner) is False:
             take_from_dead(tx, lane)
         withdrawn += _withdraw_from(tx, lane, _BATCH - withdrawn)

@@ -117,8 +117,8 @@ def sign(tx: Transaction, to: str, *, is_signed: bool) -> None:
     keys = home, tx.queue(sent_queue(source_queue(to)), "outgoing", home)
     for key in keys:
         tx.execute(queues.SET_APPLICATION, {"key": key, "application": application})
-    for lane in [tx.lane(key) for (key,) in tx.execute(lanes.OWNED).fetchall()]:
-        if is_signed and lane is not None and lane.queue in keys and lane.owner != tx.instance:
+    for lane in tx.lanes_by(lanes.OWNED):
+        if is_signed and lane.queue in keys and lane.owner != tx.instance:
             free(lane)
 
 

@@ -67,10 +67,8 @@ class _Part(NamedTuple):
 def try_again(tx: Transaction, next_hop: str) -> None:
     """A next node answers again: nothing waits for its next attempt any longer."""
     for (key,) in tx.execute(routing.OPEN_TO, {"queue": hop_queue(next_hop)}).fetchall():
-        for (lane,) in tx.execute(routing.LANES_OF, {"outbound": key}).fetchall():
-            found = tx.lane(lane)
-            if found is not None:
-                found.wait(tx.now, None)
+        for lane in tx.lanes_by(routing.LANES_OF, {"outbound": key}):
+            lane.wait(tx.now, None)
 
 
 def reroute_waiting(tx: Transaction) -> Rerouted:

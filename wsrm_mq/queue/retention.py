@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq.store import pruning as sql
 from wsrm_mq.store.late_index import BY_CONNECTION, BY_LANE
@@ -254,13 +254,7 @@ def _over(
     reader: Reader, terms: dict[str | None, Kept], now: int, latest: int, settled: int
 ) -> Iterator[list[tuple[int, str | None]]]:
     """Keys of sequences, and their partners."""
-    bounds = {"at": 0, "key": 0, "latest": latest, "settled": settled, "count": SEQUENCES}
-    while True:
-        with reader() as db:
-            rows = db.execute(sql.OVER, bounds).fetchall()
-        if not rows:
-            return
-        bounds["at"], bounds["key"], *_ = rows[-1]
+    for rows in _pages(reader, sql.OVER, {"latest": latest, "settled": settled, "count": SEQUENCES}):
         if over := [(key, partner) for at, key, partner, held in rows if _is_over(terms.get(partner), now - at, held)]:
             yield over
 
@@ -270,14 +264,20 @@ def _old_ledger(reader: Reader, latest: int, until_archived: bool) -> Iterator[t
     if until_archived:
         with reader() as db:
             (upto,) = db.execute(sql.ARCHIVED_LEDGER).fetchone()
-    bounds = {"at": 0, "key": 0, "latest": latest, "upto": upto, "count": LEDGER}
+    for rows in _pages(reader, sql.OLD_LEDGER, {"latest": latest, "upto": upto, "count": LEDGER}):
+        yield tuple(key for _at, key in rows)
+
+
+def _pages(reader: Reader, statement: str, bounds: Mapping[str, int]) -> Iterator[list[Any]]:
+    """The rows of a statement, whose order is that of their first two columns: each page is behind the last."""
+    behind = {"at": 0, "key": 0}
     while True:
         with reader() as db:
-            rows = db.execute(sql.OLD_LEDGER, bounds).fetchall()
+            rows = db.execute(statement, {**bounds, **behind}).fetchall()
         if not rows:
             return
-        bounds["at"], bounds["key"] = rows[-1]
-        yield tuple(key for _at, key in rows)
+        behind["at"], behind["key"], *_ = rows[-1]
+        yield rows
 
 
 def _ended_plans(reader: Reader, latest: int) -> tuple[str, ...]:

@@ -70,9 +70,8 @@ def end_connections(tx: Transaction, names: list[str]) -> int:
     """End the lanes of connections that are closed; what they have is still delivered. Answers how many."""
     ended = 0
     for name in names:
-        for (key,) in tx.execute(lanes.OPEN_OF_CONNECTIONS, {"connection": name}).fetchall():
-            lane = tx.lane(key)
-            if lane is not None and lane.ended is None:
+        for lane in tx.lanes_by(lanes.OPEN_OF_CONNECTIONS, {"connection": name}):
+            if lane.ended is None:
                 end_lane(tx, lane)
                 ended += 1
     return ended

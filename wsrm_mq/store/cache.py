@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from wsrm_mq.errors import LeftAlone
 from wsrm_mq.sequence.outbound import RoundTrips
 from wsrm_mq.store.applications import NAMELESS, Serving
 from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.queues import QueueRow
 from wsrm_mq.store.records import Lane
 
 MAX_WEIGHT: Final = 40_000
@@ -146,8 +147,8 @@ class Cache:
         self.lanes = LaneCache()
         self.connections = ConnectionCache()
         self.requesting = RequestingCache()
-        self.queues: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
-        """Rows of ``queues.QUEUE_ROW`` by name, the first that was asked for first out."""
+        self.queues: OrderedDict[str, QueueRow] = OrderedDict()
+        """Queues by name, the first that was asked for first out."""
         self.skipped: dict[tuple[str, int], int] = {}
         """When it was told last of a queue that something is not added to it: ms since the epoch, by event and key."""
         self.served: set[int] = set()
@@ -185,7 +186,7 @@ class Cache:
         self.last_position = 0
         self._version = None
 
-    def keep_queue(self, name: str, row: tuple[Any, ...]) -> None:
+    def keep_queue(self, name: str, row: QueueRow) -> None:
         self.queues[name] = row
         if len(self.queues) > MAX_QUEUES:
             self.queues.popitem(last=False)
@@ -193,5 +194,5 @@ class Cache:
     def drop_queues(self, keys: Collection[int]) -> None:
         """Forget queues that this process has deleted. ``validate`` forgets queues that another one has deleted."""
         self.served.difference_update(keys)
-        for name in [name for name, row in self.queues.items() if row[0] in keys]:
+        for name in [name for name, row in self.queues.items() if row.key in keys]:
             del self.queues[name]

@@ -22,6 +22,7 @@ from wsrm_mq.store.bulk import CHANGED, LOOSE, PROGRESS, PROTOCOL, RANGES, STEAD
 from wsrm_mq.store.channels import ADD_CHANNEL, CHANNEL, DROP_CHANNEL, Channel
 from wsrm_mq.store.loose import ADD_LOOSE, LOOSE_ENTRY, LooseEntry
 from wsrm_mq.store.outbound import OutboundRecord
+from wsrm_mq.store.port import Parameters
 from wsrm_mq.store.records import About, Lane, SequenceRecord, loaded
 from wsrm_mq.store.unit_of_work import Session, UnitOfWork, as_json
 
@@ -59,6 +60,11 @@ class Transaction(UnitOfWork):
             lane = loaded(self, row)
         self._touched[key] = lane
         return lane
+
+    def lanes_by(self, statement: str, parameters: Parameters = ()) -> list[Lane]:
+        """The lanes whose keys stand first in the rows that a statement answers."""
+        found = [self.lane(key) for key, *_rest in self.execute(statement, parameters).fetchall()]
+        return [lane for lane in found if lane is not None]
 
     def sequence(self, key: int) -> SequenceRecord | None:
         """The sequence that rules the lane with this key; ``None`` where none does."""

@@ -160,7 +160,7 @@ class UnitOfWork:
     def queue_named(self, name: str) -> int | None:
         """The key of the queue with this name; ``None`` where there is none."""
         row = self.queue_row(name)
-        return None if row is None else int(row[0])
+        return None if row is None else row.key
 
     def queue_name(self, queue: int) -> str:
         """The name of the queue with this key."""
@@ -188,13 +188,13 @@ class UnitOfWork:
         messages, size = self.execute(queues.UNSETTLED_IN_ALL).fetchone()
         return int(messages), int(size)
 
-    def queue_row(self, name: str) -> tuple[Any, ...] | None:
-        """Key, name, kind, parent, policy and mode of the queue with this name; ``None`` where there is none. What
-        changes one of them says so (``forget_queue_name``)."""
+    def queue_row(self, name: str) -> queues.QueueRow | None:
+        """The queue with this name; ``None`` where there is none. What changes one says so (``forget_queue_name``)."""
         row = self._cache.queues.get(name)
         if row is None:
-            row = self.execute(queues.QUEUE_ROW, {"name": name}).fetchone()
-            if row is not None:
+            found = self.execute(queues.QUEUE_ROW, {"name": name}).fetchone()
+            if found is not None:
+                row = queues.QueueRow(*found)
                 self._cache.keep_queue(name, row)
         return row
 
