@@ -48,7 +48,7 @@ def test_messages_entries_deliveries_counts_and_the_ledger_are_one_commit(db: sq
     cache = Cache()
     with unit(db, cache) as tx:
         queue = tx.queue("/leased")
-        positions = [tx.add_message(message(body=b"abc")) for _ in range(40)]
+        positions = [tx.add_message(None, None, b"abc") for _ in range(40)]
         for position in positions:
             tx.add_entry(entry(queue, position))
         tx.delivered(positions[0])
@@ -66,11 +66,11 @@ def test_messages_entries_deliveries_counts_and_the_ledger_are_one_commit(db: sq
     ]
     with unit(db, cache) as tx:
         assert tx.queue("/leased") == queue
-        assert tx.add_message(message(body=b"abc")) == 41
+        assert tx.add_message(None, None, b"abc") == 41
 
 
 def test_a_statement_sees_the_rows_that_were_collected_before_it(db: sqlite3.Connection) -> None:
     with unit(db, Cache()) as tx:
-        position = tx.add_message(message(body_size=5))
+        position = tx.add_message(None, None, None, size=5)
         tx.write_body(position, 5, BytesIO(b"large"))
         assert tx.execute("SELECT id, body FROM message").fetchall() == [(position, b"large")]

@@ -157,16 +157,13 @@ def store(tx: Transaction, lane: Lane, arrival: Arrival, number: int, dispositio
     """Store a message as ``number`` of ``lane``; answers its position. ``disposition``: it is settled at once."""
     body = arrival.body
     message = tx.add_message(
-        {
-            "message_id": arrival.message_id,
-            "action": arrival.action,
-            "environ": arrival.environ,
-            "principal": arrival.sender.principal,
-            "connection": arrival.connection,
-            "received_at": tx.now,
-            "body_size": body.size,
-            "body": body.content,
-        }
+        arrival.message_id,
+        arrival.action,
+        body.content,
+        size=body.size,
+        environ=arrival.environ,
+        principal=arrival.sender.principal,
+        connection=arrival.connection,
     )
     if body.content is None:
         tx.write_body(message, body.size, body.open())

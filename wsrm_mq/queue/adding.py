@@ -59,18 +59,7 @@ class Put(NamedTuple):
 
 def add_message(tx: Transaction, one: Put) -> int:
     """Store a message; answers its key, which is the position of its first entry."""
-    key = tx.add_message(
-        {
-            "message_id": one.message_id,
-            "action": one.type,
-            "environ": "{}",
-            "principal": None,
-            "connection": None,
-            "received_at": tx.now,
-            "body_size": len(one.body),
-            "body": one.body,
-        }
-    )
+    key = tx.add_message(one.message_id, one.type, one.body)
     if one.header is not NOTHING_SAID:
         tx.add_header({"message": key, **one.header._asdict()})
     return key

@@ -9,7 +9,7 @@ rendered here: what is to be told is answered, or found by ``delivery.requesting
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import NotAllowed
@@ -427,19 +427,22 @@ def _count(tx: Transaction, lane: Lane, numbers: AckRanges) -> int:
 def _copy(tx: Transaction, old: Lane, lane: Lane, numbers: AckRanges) -> None:
     """Have the unsettled messages of ``old`` with these numbers wait in ``lane``, behind those that wait there."""
     for lower, upper in numbers:
-        count = _count(tx, old, AckRanges(((lower, upper),)))
-        if not count:
-            continue
         moved = {"old": old.id, "lower": lower, "upper": upper}
-        begins = tx.reserve_positions(count).start
-        row = {"lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
-        tx.execute(channels.CARRY_ON, {**moved, **row})
-        tx.execute(channels.CARRIED_ON, {**moved, "reason": REPLAYED, "now": tx.now})
-        lane.held += count
-        lane.numbers = AckRanges(((1, lane.held),))
+        if count := _count(tx, old, AckRanges(((lower, upper),))):
+            enter_behind(tx, lane, channels.CARRY_ON, moved, count)
+            tx.execute(channels.CARRIED_ON, {**moved, "reason": REPLAYED, "now": tx.now})
     old.discard_from, old.discard_reason = 1, REPLAYED
     settle_cursor(tx, old)
     old.release(0)
+
+
+def enter_behind(tx: Transaction, lane: Lane, moved: str, which: Mapping[str, object], count: int) -> None:
+    """Have so many messages of another lane entered anew in ``lane``, behind those that wait there. ``moved``: the
+    statement that does it for ``which`` (``store.channels.entering``)."""
+    begins = tx.reserve_positions(count).start
+    tx.execute(moved, {**which, "lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held})
+    lane.held += count
+    lane.numbers = AckRanges(((1, lane.held),))
 
 
 # what this side decides

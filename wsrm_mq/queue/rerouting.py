@@ -22,7 +22,6 @@ from wsrm_mq.queue.routing import choose, routes
 from wsrm_mq.queue.sending import channel_of
 from wsrm_mq.sequence.outbound import Own
 from wsrm_mq.sequence.outbound_states import OutboundState
-from wsrm_mq.sequence.ranges import AckRanges
 from wsrm_mq.store import routing
 from wsrm_mq.store.applications import hop_queue
 from wsrm_mq.store.entries import HELD_BYTES
@@ -157,7 +156,10 @@ def _move(tx: Transaction, outbound: OutboundRecord, parts: list[_Part], to: str
     made = requests.begin(tx, queue, there, offers=False)
     lane = channel_of(tx, made)
     for part, count in zip(parts, counts, strict=True):
-        _move_part(tx, part, count, lane, ends)
+        if count:
+            requests.enter_behind(tx, lane, routing.MOVE, part.of(ends), count)
+            tx.execute(routing.MOVED, {**part.of(ends), "now": tx.now})
+        _recount(tx, part.lane)
     for end, sent_as in ends.items():
         if sent_as != end.sent_as:
             tx.execute(routing.SEND_AS, {"lane": lane.id, "ends": _as_texts([end]), "sent_as": sent_as})
@@ -165,18 +167,6 @@ def _move(tx: Transaction, outbound: OutboundRecord, parts: list[_Part], to: str
     (lane.held_bytes,) = tx.execute(HELD_BYTES, {"lane": lane.id, "limit": 1}).fetchone()
     tx.ledger("rerouted", lane, reason=f"{sum(counts)} messages for {outbound.peer} go to {to}")
     return sum(counts)
-
-
-def _move_part(tx: Transaction, part: _Part, count: int, lane: Lane, ends: Iterable[_End]) -> None:
-    if count:
-        which = part.of(ends)
-        begins = tx.reserve_positions(count).start
-        row = {**which, "lane": lane.id, "queue": lane.queue, "begins": begins, "given": lane.held}
-        tx.execute(routing.MOVE, row)
-        tx.execute(routing.MOVED, {**which, "now": tx.now})
-        lane.held += count
-        lane.numbers = AckRanges(((1, lane.held),))
-    _recount(tx, part.lane)
 
 
 def _bury(tx: Transaction, part: _Part, end: _End) -> int:

@@ -70,18 +70,8 @@ def send(
     replied to (S-RET-011)."""
     channel = _lead(tx, about, _channel(about, message.to, is_numbered=number is not None))
     number = place_in(tx, about, channel, number, len(message.body))
-    key = tx.add_message(
-        {
-            "message_id": message.message_id,
-            "action": message.action,
-            "environ": as_json({"CONTENT_TYPE": message.content_type}),
-            "principal": about.principal,
-            "connection": None,
-            "received_at": tx.now,
-            "body_size": len(message.body),
-            "body": message.body,
-        }
-    )
+    environ = as_json({"CONTENT_TYPE": message.content_type})
+    key = tx.add_message(message.message_id, message.action, message.body, environ=environ, principal=about.principal)
     entry = {"id": key, "queue": channel.queue, "message": key, "lane": channel.id, "number": number}
     tx.add_entry({**_FRESH, **entry, "wants_reply": int(wants_reply), "expires_at": expires_at})
     if isinstance(about, SequenceRecord) and message.to == about.acks_to:

@@ -103,10 +103,23 @@ class UnitOfWork:
         self._cache.positions = self._positions = self.db.positions()
         return given
 
-    def add_message(self, row: dict[str, Any]) -> int:
-        """Add a row of ``message``, its ``id`` left out; answers that: the position of the entry that comes with it."""
-        row["id"] = key = next(self._positions)
-        self._add(MESSAGES, row)
+    def add_message(
+        self,
+        message_id: str | None,
+        action: str | None,
+        body: bytes | None,
+        *,
+        size: int = 0,
+        environ: str = "{}",
+        principal: str | None = None,
+        connection: str | None = None,
+    ) -> int:
+        """Add a message, of ``size`` bytes where its body is written behind it; answers its key: the position of the
+        entry that comes with it."""
+        key = next(self._positions)
+        request = {"environ": environ, "principal": principal, "connection": connection, "received_at": self.now}
+        content = {"body": body, "body_size": size if body is None else len(body)}
+        self._add(MESSAGES, {"id": key, "message_id": message_id, "action": action, **request, **content})
         return key
 
     def add_header(self, row: dict[str, Any]) -> None:

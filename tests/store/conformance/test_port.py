@@ -47,7 +47,7 @@ def unit(place: Place, db: Connection, cache: Cache) -> Iterator[UnitOfWork]:
 
 def added(tx: UnitOfWork, count: int = 1) -> list[int]:
     queue = tx.queue("/q")
-    keys = [tx.add_message(message(body=b"abc")) for _ in range(count)]
+    keys = [tx.add_message(None, None, b"abc") for _ in range(count)]
     for key in keys:
         tx.add_entry(entry(queue, key))
     return keys
