@@ -61,4 +61,5 @@ def terminate(sequence: InboundSequence, last_number: int | None = None, now: in
 
 def deliverable(sequence: InboundSequence) -> list[int]:
     """The accepted numbers that may be delivered."""
-    return [n for low, high in sequence.received for n in range(low, high + 1) if n < sequence.deliver_below]
+    end = sequence.limit if sequence.discard_from is None else min(sequence.limit, sequence.discard_from)
+    return [n for low, high in sequence.received for n in range(low, high + 1) if n < end]

@@ -148,7 +148,7 @@ def _lack_on_connection(tx: Transaction, record: SequenceRecord, arrival: Arriva
     queue longer."""
     before = record.value
     makes_room = arrival.header.number == before.expected and (
-        before.received.highest >= before.expected or record.cursor >= before.deliver_below
+        before.received.highest >= before.expected or not record.is_unsettled
     )
     return crowded(tx, arrival.connection, arrival.policy.room.max_per_connection, always=makes_room)
 

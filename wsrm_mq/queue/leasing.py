@@ -151,8 +151,8 @@ def _lease_of(tx: Transaction, queue: Declared, request: Request, size: int) -> 
                 if asks:
                     left(tx, position, message, sizes[position], asks, "delivered")
             tx.counts["delivered", queue.key, ""] += len(taken)
-        if at_most_once and queue.is_declared:
-            tx.add_unsettled(queue.key, -len(taken), -sum(one.seen.size for one in found if one.seen.lane is None))
+            if queue.is_declared:
+                tx.add_unsettled(queue.key, -len(taken), -sum(one.seen.size for one in found if one.seen.lane is None))
     return found
 
 

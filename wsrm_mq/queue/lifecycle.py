@@ -110,7 +110,7 @@ def _end(
     receipt.act, receipt.fault = step.act, step.fault
     if running is not None and step.act in (Act.CLOSE, Act.TERMINATE):
         found = tx.execute(entries.ENTRY_BY_NUMBER, {"lane": record.id, "number": running}).fetchone()
-        if found is not None and found[1] is None and running < record.value.deliver_below:
+        if found is not None and found[1] is None and running < record.deliver_below:
             receipt.unfinished = found[0]
             tx.execute(entries.SET_WAITER, {"key": found[0], "waiter": tx.instance_name})
     receipt.claim = take(tx, record)

@@ -98,15 +98,22 @@ def release(tx: Transaction, leases: Sequence[Lease]) -> Settled:
     if loose:
         tx.execute(consuming.RELEASE, {"keys": as_json([one.position for one in loose])})
     for one in loose:
-        most = one.policy.max_cancels
-        if most is not None and one.cancels + 1 >= most and one.outcome is None:
-            put_aside(tx, one, "max_cancels")
-        else:
+        if not _over_cancels(tx, one):
             over_limits(tx, one)
     for one in allowed:
         if one.lane is not None and not one.is_letter:
             answers[one.position] = _returned(tx, one, _release_in_lane)
     return [answers[one.position] for one in leases]
+
+
+def _over_cancels(tx: Transaction, one: Standing) -> bool:
+    """Give a message up that was given back, and now as often as its queue allows; answers whether it was."""
+    most = one.policy.max_cancels
+    is_over = most is not None and one.cancels + 1 >= most
+    if not is_over or tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone() is None:
+        return False
+    put_aside(tx, one, "max_cancels")
+    return True
 
 
 def nack(tx: Transaction, leases: Sequence[Lease], error: str) -> Settled:
@@ -266,13 +273,7 @@ def _reject_in_lane(tx: Transaction, one: Standing, lane: Lane, reason: str) -> 
 def _release_in_lane(tx: Transaction, one: Standing, lane: Lane) -> Settlement:
     tx.execute(entries.CANCEL, {"key": one.position})
     _back_in_lane(tx, one, lane)
-    most = one.policy.max_cancels
-    if (
-        most is not None
-        and one.cancels + 1 >= most
-        and tx.execute(entries.IS_LIVE_AT, {"key": one.position}).fetchone()
-    ):
-        put_aside(tx, one, "max_cancels")
+    _over_cancels(tx, one)
     return Settlement.SETTLED
 
 

@@ -82,13 +82,6 @@ class InboundSequence(NamedTuple):
         return self.received.expected
 
     @property
-    def deliver_below(self) -> int:
-        return self.limit if self.discard_from is None else min(self.limit, self.discard_from)
-
-    def is_given_up(self, number: int) -> bool:
-        return self.discard_from is not None and number >= self.discard_from
-
-    @property
     def due_at(self) -> int | None:
         """The time at which the clock ends it, in ms since the epoch."""
         if self.state in ENDED:
@@ -203,7 +196,7 @@ def receive(
         expired = _move(sequence, Trigger.EXPIRED, event, now)
         if isinstance(event, TimePassed):
             return expired
-        step = receive(expired.sequence, event, now, bounds=bounds, held=held, named=named, empty_last=empty_last)
+        step = receive(expired.sequence, event, now)  # what has ended accepts nothing
         return step._replace(ended_now=True, released_across=expired.released_across)
     if isinstance(event, TimePassed):
         return Step(sequence, Act.IGNORE)

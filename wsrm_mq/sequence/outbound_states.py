@@ -94,36 +94,28 @@ _S, _T, _A, _C = OutboundState, OutboundTrigger, OutboundAct, OutboundCell
 def _open(state: OutboundState, own: Mapping[OutboundTrigger, OutboundCell]) -> dict[OutboundTrigger, OutboundCell]:
     """The cells of a state that has not ended: those that each such state has, and its ``own``."""
     return {
-        _T.CREATED_THERE: _C(_A.IGNORE, state),
-        _T.REFUSED_THERE: _C(_A.IGNORE, state),
+        **dict.fromkeys(OutboundTrigger, _C(_A.IGNORE, state)),
         _T.MESSAGE: _C(_A.REFUSE, state),
         _T.MESSAGE_BEYOND_LAST: _C(_A.REFUSE, state),
         _T.ACKNOWLEDGED: _C(_A.TAKE, state),
         _T.FINAL: _C(_A.TAKE, _S.CLOSED),
         _T.WRONGLY_ACKNOWLEDGED: _C(_A.CONTRADICT, state),
-        _T.SEAL: _C(_A.IGNORE, state),
-        _T.CLOSE: _C(_A.IGNORE, state),
-        _T.CLOSE_CONFIRMED: _C(_A.IGNORE, state),
         _T.TERMINATE: _C(_A.TERMINATE, _S.TERMINATING),
         _T.TERMINATE_EARLY: _C(_A.TERMINATE, _S.TERMINATING),
-        _T.TERMINATE_CONFIRMED: _C(_A.IGNORE, state),
         _T.CHANNEL_ENDED: _C(_A.END, _S.TERMINATED),
         _T.CHANNEL_ENDED_EARLY: _C(_A.IGNORE, _S.CLOSED),
         _T.CLOSED_THERE: _C(_A.CONFIRM, _S.CLOSED),
         _T.TERMINATED_THERE: _C(_A.CONFIRM, _S.TERMINATED),
         _T.REFUSED_CLOSED: _C(_A.IGNORE, _S.CLOSED),
-        _T.REFUSED_FULL: _C(_A.IGNORE, state),
         _T.UNKNOWN_THERE: _C(_A.END, _S.FAILED),
-        _T.ACCUSED: _C(_A.IGNORE, state),
         _T.EXPIRED: _C(_A.END, _S.EXPIRED),
         **own,
     }
 
 
 def _ended(state: OutboundState) -> dict[OutboundTrigger, OutboundCell]:
-    silent = dict.fromkeys(OutboundTrigger, _C(_A.IGNORE, state))
     return {
-        **silent,
+        **dict.fromkeys(OutboundTrigger, _C(_A.IGNORE, state)),
         _T.MESSAGE: _C(_A.REFUSE, state),
         _T.MESSAGE_BEYOND_LAST: _C(_A.REFUSE, state),
         # The response may have been lost.

@@ -107,46 +107,48 @@ _ENDED: Final = {
     State.FAILED: _ended(State.FAILED, faults.SequenceTerminated),
 }
 
+
+def _open(state: State, own: Mapping[Trigger, Cell]) -> dict[Trigger, Cell]:
+    """The cells of a state that has not ended: those that each such state has, and its ``own``."""
+    return {
+        Trigger.LAST: Cell(faults.MalformedMessage, state),
+        Trigger.DUPLICATE: Cell(Act.REPEAT, state),
+        Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, state),
+        Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, state),
+        Trigger.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
+        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
+        Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
+        Trigger.FAILED: Cell(Act.END, State.FAILED),
+        Trigger.OUTGROWN: Cell(faults.SequenceTerminated, State.FAILED),
+        Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
+        Trigger.ACCUSED: Cell(Act.IGNORE, state),
+        **own,
+    }
+
+
 _1_1: Final[Table] = {
-    State.CREATED: {
-        Trigger.NEW: Cell(Act.ACCEPT, State.CREATED),
-        Trigger.LAST: Cell(faults.MalformedMessage, State.CREATED),
-        Trigger.DUPLICATE: Cell(Act.REPEAT, State.CREATED),
-        Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CREATED),
-        # Lower numbers that are missing are still taken (WS-RM 1.1 §4.5).
-        Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.CREATED),
-        Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CREATED),
-        Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CREATED),
-        Trigger.CLOSE: Cell(Act.CLOSE, State.CLOSED),
-        Trigger.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Trigger.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
-        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
-        Trigger.FAILED: Cell(Act.END, State.FAILED),
-        Trigger.OUTGROWN: Cell(faults.SequenceTerminated, State.FAILED),
-        Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
-        Trigger.ACCUSED: Cell(Act.IGNORE, State.CREATED),
-        Trigger.OPERATOR_CLOSE: Cell(Act.CLOSE, State.CLOSED),
-    },
-    State.CLOSED: {
-        Trigger.NEW: Cell(faults.SequenceClosed, State.CLOSED),
-        Trigger.LAST: Cell(faults.MalformedMessage, State.CLOSED),
-        Trigger.DUPLICATE: Cell(Act.REPEAT, State.CLOSED),
-        Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CLOSED),
-        Trigger.ABOVE_MAXIMUM: Cell(faults.SequenceClosed, State.CLOSED),
-        Trigger.LAST_CONTRADICTED: Cell(faults.MalformedMessage, State.CLOSED),
-        Trigger.ACK_REQUESTED: Cell(Act.ACKNOWLEDGE, State.CLOSED),
-        Trigger.CLOSE: Cell(Act.CONFIRM, State.CLOSED),
-        Trigger.CLOSE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Trigger.TERMINATE: Cell(Act.TERMINATE, State.TERMINATED),
-        Trigger.TERMINATE_CONTRADICTED: Cell(faults.SequenceTerminated, State.REFUSED),
-        Trigger.EXPIRED: Cell(Act.END, State.EXPIRED),
-        Trigger.FAILED: Cell(Act.END, State.FAILED),
-        Trigger.OUTGROWN: Cell(faults.SequenceTerminated, State.FAILED),
-        Trigger.ABANDONED: Cell(Act.END, State.TERMINATED),
-        Trigger.ACCUSED: Cell(Act.IGNORE, State.CLOSED),
-        Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CLOSED),
-    },
+    State.CREATED: _open(
+        State.CREATED,
+        {
+            Trigger.NEW: Cell(Act.ACCEPT, State.CREATED),
+            Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CREATED),
+            # Lower numbers that are missing are still taken (WS-RM 1.1 §4.5).
+            Trigger.ABOVE_MAXIMUM: Cell(faults.MessageNumberRollover, State.CREATED),
+            Trigger.CLOSE: Cell(Act.CLOSE, State.CLOSED),
+            Trigger.OPERATOR_CLOSE: Cell(Act.CLOSE, State.CLOSED),
+        },
+    ),
+    State.CLOSED: _open(
+        State.CLOSED,
+        {
+            Trigger.NEW: Cell(faults.SequenceClosed, State.CLOSED),
+            Trigger.ABOVE_LAST: Cell(faults.SequenceClosed, State.CLOSED),
+            Trigger.ABOVE_MAXIMUM: Cell(faults.SequenceClosed, State.CLOSED),
+            Trigger.CLOSE: Cell(Act.CONFIRM, State.CLOSED),
+            Trigger.OPERATOR_CLOSE: Cell(Act.IGNORE, State.CLOSED),
+        },
+    ),
     **_ENDED,
 }
 
