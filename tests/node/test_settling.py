@@ -35,7 +35,8 @@ def test_a_message_is_received_by_its_id_and_the_second_time_nothing_happens(nod
     assert node.received("orders", "a") is Settlement.ALREADY_SETTLED
     (two,) = node.receive("orders")
     assert node.received("orders", two.message_id) is Settlement.SETTLED
-    assert node.received("orders", "b") is Settlement.UNKNOWN
+    for unknown in ("b", "#", "#²", f"#{2**80}"):
+        assert node.received("orders", unknown) is Settlement.UNKNOWN
     assert two.ack() is Settlement.ALREADY_SETTLED
 
 

@@ -13,7 +13,7 @@ from wsrm_mq.queue.declaring import Declared, declared
 from wsrm_mq.queue.leaving import Standing, free_lane, holder_of, lane_of, put_aside, standing
 from wsrm_mq.queue.ownership import move_past
 from wsrm_mq.queue.policies import FOREVER
-from wsrm_mq.queue.put import put_before
+from wsrm_mq.queue.put import position_in, put_before
 from wsrm_mq.queue.reporting import left
 from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.store import consuming, queues, subscribing
@@ -160,10 +160,9 @@ def _each_letter(
 def received(tx: Transaction, queue: Declared, message_id: str) -> Settlement:
     """Settle the message of this id in a queue, also where another consumer has leased it."""
     position = put_before(tx, queue, message_id)
-    if position is None and message_id.startswith("#") and message_id[1:].isdigit():
-        which = {"message": int(message_id[1:]), "queue": queue.key}
-        at = tx.execute(consuming.POSITION_IN, which).fetchone()
-        position = None if at is None else int(at[0])
+    key = message_id.removeprefix("#")
+    if position is None and key != message_id and key.isdecimal() and len(key) < 19:
+        position = position_in(tx, int(key), queue)
     one = None if position is None else standing(tx, [position]).get(position)
     if one is None:
         return Settlement.UNKNOWN

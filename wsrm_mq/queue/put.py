@@ -53,12 +53,16 @@ def put_before(tx: Transaction, queue: Declared, message_id: str) -> int | None:
     if found is None:
         return None
     message, until = found
-    if until > tx.now:
-        at = tx.execute(consuming.POSITION_IN, {"message": message, "queue": queue.key}).fetchone()
-        if at is not None:
-            return int(at[0])
-    tx.execute(consuming.FORGET_PUT, which)
-    return None
+    position = position_in(tx, message, queue) if until > tx.now else None
+    if position is None:
+        tx.execute(consuming.FORGET_PUT, which)
+    return position
+
+
+def position_in(tx: Transaction, message: int, queue: Declared) -> int | None:
+    """The position of a message in a queue, also where it is a dead letter by now; ``None``: it did not come there."""
+    at = tx.execute(consuming.POSITION_IN, {"message": message, "queue": queue.key}).fetchone()
+    return None if at is None else int(at[0])
 
 
 def make_room(tx: Transaction, queue: Declared, size: int) -> None:
