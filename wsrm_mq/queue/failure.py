@@ -73,7 +73,6 @@ class Aftermath(enum.Enum):
 
 class Failed(NamedTuple):
     aftermath: Aftermath
-    attempt: int
     retry_at: int | None
     released: bool
     sends: Claim | None = None
@@ -96,7 +95,7 @@ def fail(
     error = storable(error)
     is_live = tx.execute(entries.FAIL, {"key": position, "delivered": 1, "error": error, "retry_at": None}).rowcount
     if lane.kind == "outgoing" and not is_live:  # it was acknowledged while it was under way
-        return Failed(Aftermath.SETTLED, 0, None, give_back(tx, held))
+        return Failed(Aftermath.SETTLED, None, give_back(tx, held))
     failures, _deaths, _number = tx.execute(entries.ENTRY_COUNTERS, {"key": position}).fetchone()
     tx.ledger(
         "failed", lane, number=number, position=position, attempt=failures, reason=error, failure=diagnosis.columns
@@ -121,7 +120,7 @@ def fail(
     else:
         free(lane)
         released = True
-    return Failed(aftermath, failures, lane.retry_at, released)
+    return Failed(aftermath, lane.retry_at, released)
 
 
 def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why: str) -> Failed:
@@ -131,7 +130,7 @@ def leave_alone(tx: Transaction, held: Claim, position: int, seconds: float, why
     tx.counts["unanswered", lane.queue, ""] += 1
     wait_for_host(tx, lane, position, seconds, why)
     free(lane)
-    return Failed(Aftermath.RETRY, 0, lane.retry_at, released=True)
+    return Failed(Aftermath.RETRY, lane.retry_at, released=True)
 
 
 def after_failure(

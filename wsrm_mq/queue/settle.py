@@ -167,20 +167,15 @@ def remarked(tx: Transaction, lane: Lane | None, position: int, number: int, rem
     tx.ledger(ANSWERED_WITH_FAULT, lane, number=number, position=position, reason=said, failure=failure)
 
 
-def place_of(tx: Transaction, record: SequenceRecord, number: int, reply: ServiceReply) -> SequenceHeader | None:
-    """The place of the reply to message ``number`` in the sequence that the source has offered, if it has one: what is
-    no envelope can carry no number. In order no reply comes after the one to the last message."""
-    if record.outbound is None or reply.place is None:
-        return None
-    return give_number(tx, record.outbound, is_last=number == record.value.last_number and record.ordered)
-
-
 def add_reply(
     tx: Transaction, lane: Lane | None, position: int, number: int, reply: ServiceReply, *, is_awaited: bool = False
 ) -> tuple[SequenceHeader | None, Sent]:
     """Store the reply to message ``number`` at ``position``, with its place in the offered sequence, and have it sent
-    or fetched where it has an endpoint; answers both. ``is_awaited``: it may leave on the response to its request."""
-    header = place_of(tx, lane, number, reply) if isinstance(lane, SequenceRecord) else None
+    or fetched where it has an endpoint; answers both. What is no envelope can carry no number; in order no reply comes
+    after the one to the last message. ``is_awaited``: it may leave on the response to its request."""
+    header = None
+    if isinstance(lane, SequenceRecord) and lane.outbound is not None and reply.place is not None:
+        header = give_number(tx, lane.outbound, is_last=number == lane.value.last_number and lane.ordered)
     return header, keep_reply(tx, lane, position, reply, header, is_awaited=is_awaited)
 
 
