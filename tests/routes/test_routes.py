@@ -361,6 +361,9 @@ def test_with_routes_no_put_makes_a_queue_and_a_queue_that_is_here_goes_before_a
     ("options", "said"),
     [
         ({"next_hop": "north"}, "is no address of a node"),
+        ({"next_hop": "http://[north/rm"}, "is no address of a node"),
+        ({"next_hop": "http://north:99999/rm"}, "is no address of a node"),
+        ({"next_hop": "http://north/\0"}, "is no address of a node"),
         ({"next_hop": "http://north/rm", "cost": -1}, "the cheapest is taken"),
         ({"next_hop": "http://north/rm", "pattern": "*", "strip": True}, "nothing does"),
     ],

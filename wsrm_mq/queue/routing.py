@@ -98,13 +98,17 @@ def add_route(
 ) -> None:
     """Add a route, or change its cost and whether it strips. Raises ``ConfigurationError``."""
     check_text(pattern)
-    parts = urlsplit(next_hop)
+    try:
+        parts, port = urlsplit(next_hop), urlsplit(next_hop).port
+    except ValueError:  # it may have a secret, too
+        raise ConfigurationError("next_hop is no address of a node: write https://host:port/rm.") from None
     if parts.username is not None or parts.password is not None or parts.query:  # it may be a secret: it is not told
         raise ConfigurationError(
             "next_hop has a user name, a password or a query, and an address is told to all: write "
             "https://host:port/rm, and in [node.NAME] how that node knows this one."
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment or next_hop != next_hop.strip():
+    is_text = isinstance(next_hop, str) and next_hop == next_hop.strip() and next_hop.isprintable()
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or parts.fragment or not is_text:
         raise ConfigurationError(f"next_hop={next_hop!r} is no address of a node: write https://host:port/rm.")
     if not isinstance(cost, int) or not 0 <= cost < 1_000_000:
         raise ConfigurationError(f"cost={cost!r}: a route costs 0 to 999999, and the cheapest is taken.")
