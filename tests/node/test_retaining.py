@@ -71,7 +71,7 @@ def test_a_replay_begins_at_a_position_or_a_time_and_may_be_filtered(node: Node)
     assert replayed(node, "db/*", since=at) == [3]
     assert replayed(node, "db/*", since=last - 1, filter="region = 'us'") == [3]
     assert replayed(node, "db/*", filter="region = 'us'") == [0, 3]
-    for since in (last + 2, int(at), -1, "last", None):
+    for since in (last + 2, int(at), -1, "last", None, 1e300, float("inf")):
         with pytest.raises(ConfigurationError, match=r"`time.time\(\) - 3600`"):
             node.replay("db/*", since=since)  # type: ignore[arg-type]
     with pytest.raises(FilterError):

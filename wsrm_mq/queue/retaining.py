@@ -17,7 +17,7 @@ from wsrm_mq.queue import browsing, clearing
 from wsrm_mq.queue.browsing import Peeked
 from wsrm_mq.queue.clearing import Cleared, Part
 from wsrm_mq.queue.declaring import LOG, Declared, known, named
-from wsrm_mq.queue.policies import QueuePolicy, changed, encoded
+from wsrm_mq.queue.policies import FOREVER, QueuePolicy, changed, encoded
 from wsrm_mq.queue.retention import Reader
 from wsrm_mq.queue.topics import bind, check_pattern, check_topic, matches
 from wsrm_mq.store import subscribing
@@ -139,7 +139,7 @@ def since_of(since: object, last: int) -> Since:
     ``last``: the last position that was given. Raises ``ConfigurationError``."""
     if since == "first":
         return Since()
-    if isinstance(since, float) and since >= 0:
+    if isinstance(since, float) and 0 <= since <= FOREVER / 1000:
         return Since(time=int(since * 1000))
     if isinstance(since, int) and 0 <= since <= last + 1:
         return Since(since)
