@@ -54,7 +54,7 @@ def positions(place: Path) -> list[int]:
 def forgotten(place: Path, **what: str) -> Archive:
     with locked(place):
         known = load(place)
-        return forget(place, known, doomed(place, known, **what), actor="ada", reason="contract", now=7)[0]
+        return forget(place, known, doomed(place, known, **what), actor="ada", reason="contract", now=7)
 
 
 def test_what_is_settled_is_archived_once_and_the_rest_when_it_is(node: Node, one: Instance, place: Path) -> None:
@@ -172,8 +172,9 @@ def test_rows_that_differ_or_are_missing_are_found(node: Node, one: Instance, pl
     assert compared(node, place) == [(Difference.OTHER, "messages", "2")]
     one.db.execute("UPDATE message SET body = NULL WHERE id = 2")
     assert compared(node, place) == [], "retention has freed it"
-    left = without(place, known, {"messages": {"position": AckRanges(((3, 3),))}})
-    commit(place, msgspec.structs.replace(known, segments=left.segments))
+    act = {"act": "forgotten", "at": 1, "actor": "ada"}
+    left, _record = without(place, known, {"messages": {"position": AckRanges(((3, 3),))}}, **act)
+    commit(place, msgspec.structs.replace(known, segments=left))
     assert compared(node, place) == [(Difference.MISSING, "messages", "3")]
 
 

@@ -46,22 +46,11 @@ _Unwanted = Mapping[str, Mapping[str, AckRanges | frozenset[str]]]
 """Rows, by table and column: those that have one of these values."""
 
 
-class Rewritten(NamedTuple):
-    """An archive whose files were written anew without some rows."""
-
-    segments: tuple[ArchivedSegment, ...]
-    """The segments of the whole archive afterwards."""
-    rows: dict[str, int]
-    """The number of rows that were taken out, by table."""
-    before: dict[str, str]
-    """SHA-256 of the files that are replaced, by name."""
-    after: dict[str, str]
-    """SHA-256 of the files in their places."""
-
-
-def without(directory: Path, known: Archive, unwanted: _Unwanted) -> Rewritten:
-    """Write the files anew that have rows which are ``unwanted``. The archive is as it was until the segments are
-    committed."""
+def without(
+    directory: Path, known: Archive, unwanted: _Unwanted, **act: Any
+) -> tuple[tuple[ArchivedSegment, ...], Record]:
+    """Write the files anew that have rows which are ``unwanted``, and answer the segments of the whole archive without
+    them, and the record of the ``act``. The archive is as it was until that is committed."""
     kept: list[ArchivedSegment] = []
     rows: dict[str, int] = {}
     before: dict[str, str] = {}
@@ -80,7 +69,7 @@ def without(directory: Path, known: Archive, unwanted: _Unwanted) -> Rewritten:
         before[segment.file] = segment.sha256
         after |= {one.file: one.sha256 for one in fresh}
         kept += fresh
-    return Rewritten(tuple(kept), rows, before, after)
+    return tuple(kept), Record(number=known.number + 1, rows=rows, before=before, after=after, **act)
 
 
 def _count(directory: Path, known: Archive, segment: ArchivedSegment, unwanted: Mapping[str, object]) -> int:
@@ -176,40 +165,29 @@ def _rows(
                 yield from zip(*(rows.column(name).to_pylist() for name in names), strict=True)
 
 
-def forget(
-    directory: Path, known: Archive, found: Doomed, *, actor: str, reason: str, now: int
-) -> tuple[Archive, Rewritten]:
+def forget(directory: Path, known: Archive, found: Doomed, *, actor: str, reason: str, now: int) -> Archive:
     """Write the files anew that have rows of ``found``, and answer the archive. These messages are never archived again
     while the store has them; nor are later messages of their sequences, nor sequences that the partner has begun until
     ``now`` and that no batch has read. The manifests keep only their keys and counts."""
-    rewritten = without(directory, known, found.unwanted)
-    following = _after(
+    act = {"act": "forgotten", "at": now, "actor": actor, "reason": reason}
+    segments, record = without(directory, known, found.unwanted, **act)
+    return _recorded(
+        directory,
         known,
-        rewritten,
-        now,
-        {"act": "forgotten", "actor": actor, "reason": reason},
+        segments,
+        record,
         forgotten=_both(known.forgotten, found.positions),
         forgotten_sequences=_both(known.forgotten_sequences, found.sequences),
         forgotten_partners=_partners(known, found, now),
     )
-    return commit(directory, following), rewritten
 
 
-def _after(
-    known: Archive,
-    rewritten: Rewritten,
-    now: int,
-    act: Mapping[str, Any],
-    fresh: tuple[ArchivedSegment, ...] = (),
-    **fields: Any,
+def _recorded(
+    directory: Path, known: Archive, segments: tuple[ArchivedSegment, ...], record: Record, **fields: Any
 ) -> Archive:
-    """The archive after an act on it: ``rewritten``, with its ``fresh`` segments and other ``fields``. ``act`` is what
-    its record says beside."""
-    number = known.number + 1
-    of_files = {"rows": rewritten.rows, "before": rewritten.before, "after": rewritten.after}
-    record = Record(number=number, at=now, **{**of_files, **act})
-    segments, records = (*rewritten.segments, *fresh), (*known.records, record)
-    return msgspec.structs.replace(known, number=number, finished_at=now, segments=segments, records=records, **fields)
+    """Commit the state of the archive after an act on it: its ``segments``, and other ``fields``."""
+    of_act = {"number": record.number, "finished_at": record.at, "records": (*known.records, record)}
+    return commit(directory, msgspec.structs.replace(known, segments=segments, **of_act, **fields))
 
 
 def _both(known: tuple[tuple[int, int], ...], more: AckRanges) -> tuple[tuple[int, int], ...]:
@@ -268,9 +246,9 @@ def added(
         if keys
     }
     rows = {table: sum(one.rows for one in fresh if one.table == table) for table in HELD}
-    act = {"act": "archived", "actor": actor, "rows": rows, "keys": wanted.keys}
-    of_store = {"mark": wanted.mark, "epoch": wanted.epoch, "ledger": wanted.ledger, "begun_at": now, **wanted.held}
-    return commit(directory, _after(known, without(directory, known, replaced), now, act, fresh, **of_store))
+    kept, record = without(directory, known, replaced, act="archived", at=now, actor=actor)
+    record = msgspec.structs.replace(record, rows=rows, keys=wanted.keys)
+    return _recorded(directory, known, (*kept, *fresh), record, begun_at=now, **wanted.state)
 
 
 def _found(

@@ -7,7 +7,7 @@ batch has keys, so a message that is settled while the batch is read waits for t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wsrm_mq.archive.files import Archive, Keys, digest
 from wsrm_mq.errors import NotAllowed
@@ -27,12 +27,8 @@ class Wanted(NamedTuple):
     """The keys among them that the archive has already, by table."""
     messages: int
     """The number of messages to be read."""
-    mark: int
-    epoch: str | None
-    ledger: int
-    held: dict[str, Keys]
-    """The keys that the archive holds afterwards, by the names of the fields of its manifest."""
-
+    state: dict[str, Any]
+    """Fields of the manifest afterwards: the state of the store, and the keys that the archive then holds."""
     is_new: bool
     """Whether the batch has anything new. Otherwise it has only sequences that go on, without a message of theirs that
     was settled."""
@@ -62,10 +58,10 @@ def plan(db: Database, known: Archive) -> Wanted:
             **dict.fromkeys(("sequences", "ranges"), sequences.replaced),
         },
         messages=count,
-        mark=mark,
-        epoch=epoch_at(db, mark),
-        ledger=ledger,
-        held={
+        state={
+            "mark": mark,
+            "epoch": epoch_at(db, mark),
+            "ledger": ledger,
             "messages": messages.held.ranges,
             "reopened": messages.passing.ranges,
             "forgotten": messages.forgotten.ranges,

@@ -172,9 +172,9 @@ def forget(is_json: bool, directory: Path, message_id: str | None, partner: str 
             rows: dict[str, int] = {}
         else:
             ask(f"This takes {what} out of {directory} for good.", care.yes)
-            known, rewritten = batches.forget(directory, known, found, **why, now=now_ms())
-            rows = rewritten.rows
-            say(f"Forgotten: {what}. {counted(len(rewritten.before), 'file')} written anew.")
+            known = batches.forget(directory, known, found, **why, now=now_ms())
+            rows = known.records[-1].rows
+            say(f"Forgotten: {what}. {counted(len(known.records[-1].before), 'file')} written anew.")
     if is_json:
         as_json(archive=known.archive, manifest=known.number, rows=rows, dry_run=care.dry_run)
 
