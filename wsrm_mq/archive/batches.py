@@ -29,9 +29,9 @@ from wsrm_mq.archive.files import (
 from wsrm_mq.archive.planning import Wanted, check_store
 from wsrm_mq.archive.verifying import Found, Sums
 from wsrm_mq.errors import ExportError, NotAllowed, NotFound
-from wsrm_mq.export.manifest import FORMAT, Contents
+from wsrm_mq.export.manifest import Contents
 from wsrm_mq.export.pieces import Exposure, origin
-from wsrm_mq.export.schema import TABLES, VERSION
+from wsrm_mq.export.schema import TABLES
 from wsrm_mq.queue.archiving import Archived
 from wsrm_mq.sequence.ranges import EMPTY, AckRanges
 from wsrm_mq.store import published
@@ -207,8 +207,6 @@ def begun(directory: Path, db: Database, exposure: Exposure, node: str | None, n
     another ``exposure``."""
     source = origin(db, node)
     fresh = Archive(
-        format=FORMAT,
-        version=VERSION,
         store=source.store,
         node=source.node,
         read_views=published.VERSION,

@@ -16,7 +16,6 @@ from sqlalchemy import ColumnElement, exists, select
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.export.formats import format_named
 from wsrm_mq.export.manifest import (
-    FORMAT,
     Contents,
     Manifest,
     Segment,
@@ -37,7 +36,7 @@ from wsrm_mq.export.pieces import (
     pieces,
     view_of,
 )
-from wsrm_mq.export.schema import TABLES, VERSION, Kind, Table, table_named
+from wsrm_mq.export.schema import TABLES, Kind, Table, table_named
 from wsrm_mq.files import replacing
 from wsrm_mq.store import published as views
 from wsrm_mq.store.clock import Clock, wall_clock
@@ -127,8 +126,6 @@ def _begun(db: Database, asked: Asked, readings: Sequence[Reading], now: int) ->
         ends = bounds(db, table)
         tables[table.name] = Contents(columns=dict(columns), upper=ends.upper if ends is not None else None)
     return Manifest(
-        format=FORMAT,
-        version=VERSION,
         store=store,
         node=node,
         read_views=views.VERSION,

@@ -117,8 +117,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of an export; ``manifest.json`` beside its files. Times in ms since the epoch."""
 
-    format: str
-    version: int
+    format: str = FORMAT
+    version: int = VERSION
     store: str
     node: str
     read_views: int
