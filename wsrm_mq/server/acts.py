@@ -20,6 +20,8 @@ from wsrm_mq.server.rights import Principal
 from wsrm_mq.store.transaction import Transaction as Unit
 
 Action = Literal["ack", "release", "nack", "reject", "expire", "renew", "hand_back"]
+ENDS: Final[tuple[Action, ...]] = ("ack", "release", "nack", "reject", "expire")
+"""Actions by which a consumer is done with a message."""
 RETURNS: Final = ("release", "nack", "hand_back")
 """Actions that put a message back, and all of its group behind it."""
 
@@ -97,13 +99,7 @@ _PLAIN: Final[dict[str, Callable[[Unit, Sequence[Lease]], list[Settlement]]]] = 
 
 def collect(act: Settle, message: Message) -> None:
     """Settle a message in the transaction of this thread."""
-    if act.action == "nack":
-        message.nack(act.reason)
-    elif act.action == "reject":
-        message.reject(act.reason)
-    elif act.action in ("ack", "release", "expire"):
-        getattr(message, act.action)()
-    else:
-        raise ConfigurationError(
-            f"`action` is {act.action!r}; in a transaction it is one of ack, release, nack, reject, expire."
-        )
+    if act.action not in ENDS:
+        raise ConfigurationError(f"`action` is {act.action!r}; in a transaction it is one of {', '.join(ENDS)}.")
+    reasons = (act.reason,) if act.action in ("nack", "reject") else ()
+    getattr(message, act.action)(*reasons)

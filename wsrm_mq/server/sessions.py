@@ -356,7 +356,7 @@ class Session:
         for home in {part.home for part in parts}:
             assert isinstance(home, Opened)
             with _keeper_gone(home, self._node):
-                await asyncio.wrap_future(home.submit(_nothing, wakes=False))
+                await asyncio.wrap_future(home.submit(lambda _tx: None, wakes=False))  # behind what was asked before
         found = [(part, message) for part in parts for message in part.flow.recall()]
         for part, message in found:
             await self._given([message], part)
@@ -523,7 +523,3 @@ class Sessions:
 def _keeper_gone(home: Opened, node: Node) -> AbstractContextManager[None]:
     """Within it, no answer of the process that keeps the express messages of ``home`` is no error."""
     return nullcontext() if home is node else suppress(StoreUnavailable)
-
-
-def _nothing(_tx: Unit) -> None:
-    """It is done when all is done that was asked of the store before."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -66,7 +66,7 @@ class QueueApplication:
         self._bounds = bounds
         self._limits = limits
         self._starting = asyncio.Lock()
-        self._watch: asyncio.Task[None] | None = None
+        self._watch: asyncio.Future[Any] | None = None
         self.server: Server
         self._routes: Routes
         self._intake = Intake()
@@ -87,7 +87,7 @@ class QueueApplication:
                 access = self._access_of(node.store, node.telling)
                 self.server = Server(node, Sessions(node, self._bounds), access, self._limits)
                 self._routes = Routes(node, self._hops)
-                self._watch = asyncio.create_task(_watch_over(self.server, self._routes))
+                self._watch = asyncio.gather(self.server.sessions.watch(), _count_events(node), self._routes.watch())
 
     def ending(self) -> None:
         """The end is near: what waits for a message is answered that there is none."""
@@ -127,10 +127,6 @@ class QueueApplication:
 async def _described(_request: Request) -> Response:
     """The API's document; any client may read it."""
     return as_json(document(ALL))
-
-
-async def _watch_over(server: Server, routes: Routes) -> None:
-    await asyncio.gather(server.sessions.watch(), _count_events(server.node), routes.watch())
 
 
 async def _count_events(node: Node) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node.message import Message
-from wsrm_mq.server.acts import Action, PutOne, Settle
+from wsrm_mq.server.acts import ENDS, PutOne, Settle
 from wsrm_mq.server.stomp.protocol import Frame
 
 QUEUE: Final = "/queue/"
@@ -129,15 +129,12 @@ def _header(headers: Mapping[str, str], name: str, read: Callable[[str], object]
     return None if text is None else _read(Option(name, read, is_a), name, text)
 
 
-ACTIONS: Final[tuple[Action, ...]] = ("ack", "release", "nack", "reject", "expire")
-
-
 def settle_of(frame: Frame, message: Message) -> Settle:
     """The settlement that an ACK or a NACK asks for: as its header ``action`` says. Raises ``ConfigurationError``."""
     said = frame.headers.get("action", frame.command.lower())
-    action = next((one for one in ACTIONS if one == said), None)
+    action = next((one for one in ENDS if one == said), None)
     if action is None:
-        raise ConfigurationError(f"`action` is {said[:100]!r}; it is one of {', '.join(ACTIONS)}.")
+        raise ConfigurationError(f"`action` is {said[:100]!r}; it is one of {', '.join(ENDS)}.")
     lease = message.lease.fence or 0
     return Settle(position=message.position, lease=lease, action=action, reason=frame.headers.get("reason", ""))
 
