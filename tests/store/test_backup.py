@@ -172,13 +172,14 @@ def test_a_log_that_grows_too_far_ends_the_copy_and_not_the_service(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backups, "STEP_PAGES", 1)
+    monkeypatch.setattr(backups, "MAX_LOG_GROWTH", 4 * MIB)
     store.call(message(MIB))
 
     def write(_done: int, _pages: int) -> None:
         store.call(message(MIB))
 
     with pytest.raises(StoreError, match="its write-ahead log grew"):
-        backup(store.path, tmp_path / "copy.db", verify=good, now=NOW, progress=write, max_log_growth=4 * MIB)
+        backup(store.path, tmp_path / "copy.db", verify=good, now=NOW, progress=write)
     assert not list(tmp_path.glob("copy.db*"))
     store.call(message(10))
 

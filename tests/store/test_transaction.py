@@ -105,8 +105,11 @@ def test_another_process_that_writes_empties_the_cache(one: Instance, two: Insta
     assert one.rows("SELECT count(*) AS n FROM entry") == [{"n": 3}]
 
 
-def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(one: Instance) -> None:
-    cache = LaneCache(99)
+def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(
+    one: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wsrm_mq.store.cache.MAX_WEIGHT", 99)
+    cache = LaneCache()
     records = []
     for gaps in (1, 60, 30, 5, 200):
         record = one.record(one.create().terms.identifier)

@@ -62,12 +62,11 @@ class LaneCache:
     """Lanes, the least recently used first out. One weighs as much as it has ranges, which may be thousands, and
     one more."""
 
-    def __init__(self, max_weight: int = MAX_WEIGHT) -> None:
+    def __init__(self) -> None:
         self.records: OrderedDict[int, Lane] = OrderedDict()
         self.keys: dict[str, int] = {}
         """Keys of lanes by identifier."""
         self.weight = 0
-        self._max_weight = max_weight
         self._weights: dict[int, int] = {}
         self.held_in_all: tuple[int, int] | None = None
         """Messages and bytes held in all lanes of the store; ``None``: not asked yet."""
@@ -94,7 +93,7 @@ class LaneCache:
             self.keys[record.identifier] = key
             self.records[key] = record
             self.records.move_to_end(key)
-            while self.weight > self._max_weight and len(self.records) > 1:
+            while self.weight > MAX_WEIGHT and len(self.records) > 1:
                 self.drop(next(iter(self.records)))
 
     def drop(self, key: int) -> None:

@@ -10,9 +10,9 @@ Number: Final = Integer().with_variant(BigInteger(), "postgresql")
 """64 bits: a key, a number, or a time in ms since the epoch."""
 
 
-def given_key(name: str = "id") -> Column[Any]:
+def given_key() -> Column[Any]:
     """A key that the database gives, once."""
-    return Column(name, Number, Identity(), primary_key=True)
+    return Column("id", Number, Identity(), primary_key=True)
 
 
 def columns(names: str, *kind: Any, **options: Any) -> tuple[Column[Any], ...]:

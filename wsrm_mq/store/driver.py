@@ -22,7 +22,6 @@ from wsrm_mq.store.sqlite.connection import (
 from wsrm_mq.store.sqlite.files import (
     FileIds,
     beside,
-    clock_file,
     content_of,
     is_locked,
     keep_private,

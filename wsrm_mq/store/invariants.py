@@ -6,7 +6,7 @@ no reader holds up the checkpoints for long: a few seconds for the indexes of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -325,9 +325,9 @@ TABLES: Final = ("sqlite_schema", *(table.name for table in metadata.sorted_tabl
 def all_findings(db: Database) -> Iterator[Finding]:
     """Everything that is wrong with a store; damage that SQLite cannot read past is a finding too."""
     for table in TABLES:
-        yield from _readable(table, lambda table=table: _damage(db, table))  # type: ignore[misc]
+        yield from _readable(table, _damage(db, table))
     for one in INVARIANTS:
-        yield from _readable(one.table, lambda one=one: _broken(db, one))  # type: ignore[misc]
+        yield from _readable(one.table, _broken(db, one))
 
 
 def first_wrong(db: Database) -> str | None:
@@ -338,9 +338,9 @@ def first_wrong(db: Database) -> str | None:
     return next(damage(db), None)
 
 
-def _readable(table: str, ask: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _readable(table: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
-        yield from ask()
+        yield from found
     except Exception as error:
         if not tells_damage(error):
             raise

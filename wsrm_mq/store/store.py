@@ -63,7 +63,7 @@ class Store:
         self.instances = instances or driver.instances_of(self.path)
         self.serving = serving
         self.clock = clock
-        self.believed = believed_of(clock, driver.clock_file(self.path))
+        self.believed = believed_of(clock, driver.beside(self.path) / "clock")
         self._events = events or Events()
         self.presence: Presence | None = None
         self.refusals = Refusals()

@@ -146,19 +146,12 @@ class Transaction(UnitOfWork):
 
     def outbound(self, key: int) -> OutboundRecord | None:
         """The outbound sequence with this key, to be read and changed; ``None`` where there is none."""
-        known = self._cache.requesting.records.get(key)
-        if known is None:
-            return self._outbound_found(outbounds.FOUND_BY_ID, {"id": key})
-        self._outbound[key] = known
-        return known
+        return self._outbound_of(self._cache.requesting.records.get(key), outbounds.FOUND_BY_ID, {"id": key})
 
     def outbound_named(self, identifier: str) -> OutboundRecord | None:
         """The outbound sequence with this identifier; ``None`` where there is none."""
         known = self._cache.requesting.named(identifier)
-        if known is None:
-            return self._outbound_found(outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
-        self._outbound[known.id] = known
-        return known
+        return self._outbound_of(known, outbounds.FOUND_BY_IDENTIFIER, {"identifier": identifier})
 
     def newest_requesting(self, queue: int, to: Mapping[str, str]) -> OutboundRecord | None:
         """The newest sequence of requests in a queue, in the versions ``to`` names; ``None`` where there is none."""
@@ -171,7 +164,12 @@ class Transaction(UnitOfWork):
             key = self._cache.requesting.newest[which] = found[0]
         return self.outbound(key)
 
-    def _outbound_found(self, statement: str, parameters: Mapping[str, object]) -> OutboundRecord | None:
+    def _outbound_of(
+        self, known: OutboundRecord | None, statement: str, parameters: Mapping[str, object]
+    ) -> OutboundRecord | None:
+        if known is not None:
+            self._outbound[known.id] = known
+            return known
         found = self.execute(statement, parameters).fetchone()
         if found is None:
             return None

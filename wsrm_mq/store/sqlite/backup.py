@@ -52,7 +52,6 @@ def backup(
     now: int,
     force: bool = False,
     progress: Progress = lambda _done, _pages: None,
-    max_log_growth: int = MAX_LOG_GROWTH,
 ) -> int:
     """Copy the store at ``path`` to ``target``, stamped as a copy of the time ``now``; answers its size in bytes.
 
@@ -66,7 +65,7 @@ def backup(
         _refuse_full(source, target)
         with _unfinished(target) as (part, handle):
             with store_errors(part):
-                _copy(source, path, part, progress, max_log_growth)
+                _copy(source, path, part, progress)
                 source.checkpoint()  # the copy held it up: it would make the next one of a service long
                 _finish(part, verify, now)
             os.fsync(handle)
@@ -143,13 +142,13 @@ def _remove(part: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress, max_log_growth: int) -> None:
+def _copy(source: sqlite3.Connection, path: Path, part: Path, progress: Progress) -> None:
     log_before = log_bytes(path)
 
     def look(_status: int, remaining: int, pages: int) -> None:
-        if log_bytes(path) - log_before > max_log_growth:
+        if log_bytes(path) - log_before > MAX_LOG_GROWTH:
             raise StoreError(
-                f"{path}: its write-ahead log grew by more than {max_log_growth} bytes meanwhile; no copy was made.",
+                f"{path}: its write-ahead log grew by more than {MAX_LOG_GROWTH} bytes meanwhile; no copy was made.",
                 "Make the copy when less is written, or to a faster disk.",
             )
         if shutil.disk_usage(path.parent).free < LEAST_FREE:

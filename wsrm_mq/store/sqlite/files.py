@@ -63,11 +63,6 @@ def witness_file(store: Path) -> Path:
     return beside(store) / "witness"
 
 
-def clock_file(store: Path) -> Path:
-    """The last time that was believed; see ``clock``."""
-    return beside(store) / "clock"
-
-
 def rehearsal_file(store: Path) -> Path:
     """The file that says that acts may be tried on the copy here; see ``witness``."""
     return beside(store) / "rehearsal"

@@ -55,20 +55,15 @@ def ensure(path: Path, *, anew: bool = False) -> None:
 def migrate(path: Path) -> tuple[str | None, str]:
     """Upgrade the store, or make the empty file one; answers (revision before, revision after). Does nothing to one
     that is up to date, and refuses one that a process of an older version uses (``SchemaMismatch``)."""
-    before = _revision(path)
-    if before != HEAD:
-        with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+    with store_errors(path), closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as db:
+        before = known_revision(db, path)
+        if before != HEAD:
             write_ahead(db)
             db.execute("BEGIN IMMEDIATE")
             for statement in _missing(db, path):
                 db.execute(statement)
             db.execute("COMMIT")
     return before, HEAD
-
-
-def _revision(path: Path) -> str | None:
-    with store_errors(path), closing(sqlite3.connect(path, timeout=30)) as db:
-        return known_revision(db, path)
 
 
 def known_revision(db: Database, path: Path) -> str | None:

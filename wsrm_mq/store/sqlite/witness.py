@@ -196,13 +196,6 @@ class Doubt(NamedTuple):
     hint: str
 
 
-def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
-    """The doubt about serving this store as it is; ``None`` if there is none."""
-    seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
-    is_empty = db.execute(_ANY_LANE).fetchone() is None
-    return _doubt(identify(db), seen, is_empty)
-
-
 _OLDER: Final = (
     "Put the newest store in its place, if there is one. Else go on with this one: `wsrm-mq store adopt` does that, "
     "and with --dry-run says what is lost by it."
@@ -214,14 +207,17 @@ _PERHAPS: Final = (
 )
 
 
-def _doubt(found: Identity, seen: Identity | None, is_empty: bool) -> Doubt | None:
+def why_unconfirmed(db: Database, path: Path) -> Doubt | None:
+    """The doubt about serving this store as it is; ``None`` if there is none."""
+    seen = Witness(path).seen()  # first: a service that runs moves the mark in the store, then the witness
+    found = identify(db)
     if found.copied_at is not None:
         made = datetime.fromtimestamp(found.copied_at // 1000, UTC)
         text = f"is a copy of {made:%Y-%m-%d %H:%M:%S} UTC; it has forgotten what was acknowledged since."
         return Doubt(text, _OLDER if seen is not None else f"{_OLDER} {_TRY}")
     if seen is not None and seen.id == found.id and found.mark < seen.mark:
         return Doubt("is older than what was here before; it has forgotten what was acknowledged since.", _OLDER)
-    if is_empty:
+    if db.execute(_ANY_LANE).fetchone() is None:
         return None  # nothing of it was ever acknowledged: a source that asks it for a sequence learns that it has none
     if seen is None:
         if found.mark == 0:
