@@ -50,7 +50,6 @@ INDEX = {
     "SEQUENCE_BY_CREATE_ID": "sequence_create_id",
     "OPEN_OF_CONNECTION": "lane_by_connection (connection=? AND queue=?)",
     "OPEN_OF_CONNECTIONS": "lane_by_connection (connection=?)",
-    "NOT_INDEXED": "watermark USING PRIMARY KEY (name=?)",
     "LAST_OF_CONNECTION": "watermark USING PRIMARY KEY (name=?)",
     "UNSETTLED_INDEXED": "PRIMARY KEY (connection=? AND message>?)",
     "UNSETTLED_BEHIND": "INTEGER PRIMARY KEY (rowid>?)",

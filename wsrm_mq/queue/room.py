@@ -145,7 +145,7 @@ def crowded(tx: Transaction, connection: str | None, bound: int | None, *, alway
 def _unsettled_of(tx: Transaction, connection: str, bound: int) -> int:
     """Count the unsettled messages of a connection, as far as ``bound``. Everything up to the floor is settled, for
     ever (I6): it is not gone through again."""
-    (not_indexed,) = tx.execute(entries.NOT_INDEXED).fetchone()
+    (not_indexed,) = tx.execute(BY_CONNECTION.how_far).fetchone()
     if not_indexed > _FEW:
         BY_CONNECTION.bring_forward(tx)
     kept = tx.connections

@@ -91,9 +91,6 @@ _LAST_BEHIND: Final = (
     .where(message.c.id > watermark.c.upto, given(message, "connection"))
     .correlate(watermark)
 )
-NOT_INDEXED: Final = compiled(
-    _WATERMARK.with_only_columns(func.coalesce(select(func.max(message.c.id)).scalar_subquery(), 0) - watermark.c.upto)
-)
 LAST_OF_CONNECTION: Final = compiled(
     _WATERMARK.with_only_columns(func.coalesce(_LAST_BEHIND.scalar_subquery(), _LAST_INDEXED.scalar_subquery(), 0))
 )

@@ -184,14 +184,15 @@ class GroupCommit:
         self.guard = self._new_guard(self.path, self.events)
         self.open()
 
-    def open(self) -> None:
-        """Open the connection; after a fork to the same file as before, which is the one that this instance knows.
-        Raises ``StoreError``."""
+    def open(self) -> Connection:
+        """Open the connection, and answer it; after a fork to the same file as before, which is the one that this
+        instance knows. Raises ``StoreError``."""
         self.guard.check_same()
-        self._db = self._connect(self.path)
-        self._db.for_writing()
+        self._db = db = self._connect(self.path)
+        db.for_writing()
         self.is_open = True
         self._has_open(self.guard.opened())
+        return db
 
     def close(self) -> None:
         db, self._db, self.is_open = self._db, None, False
@@ -203,10 +204,7 @@ class GroupCommit:
     def run(self, batch: list[Write[Any]], *, wait: bool = True) -> BaseException | None:
         """One transaction. Answers what went wrong; then nothing is stored and nothing is cached. ``wait``: for other
         processes that write."""
-        if self._db is None:
-            self.open()
-        db = self._db
-        assert db is not None
+        db = self._db or self.open()
         if self.guard.are_gone():  # to save what they hold takes its time
             if wait:
                 return self.guard.lose(db, self.instance_name)
@@ -285,10 +283,7 @@ class GroupCommit:
     def checkpoint(self, then: Log | None = None) -> bool:
         """Move what the WAL has into the file, and on a full disk have it written anew. Answers whether all was moved
         and that is so."""
-        if self._db is None:
-            self.open()
-        db = self._db
-        assert db is not None
+        db = self._db or self.open()
         try:
             return db.checkpoint(then or ("RESTART" if self.reserve.is_spent else None))
         except db.Error as error:

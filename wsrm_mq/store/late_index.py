@@ -46,7 +46,8 @@ class LateIndex:
         """SQL: the key of the last row that it has, where it is to have that."""
         self.behind: Final = f"coalesce((SELECT max(id) FROM {of}), 0) - {self.upto}"
         """SQL: how many keys there are behind it."""
-        self._behind: Final = f"SELECT {self.behind}"
+        self.how_far: Final = f"SELECT {self.behind}"
+        """The statement that answers that."""
         self._next: Final = (
             f"SELECT max(id), count(*) FROM (SELECT id FROM {of} WHERE id > {self.upto} ORDER BY id LIMIT ?) piece"
         )
@@ -64,7 +65,7 @@ class LateIndex:
         """Index the next rows, ``most`` of them if that is said; answers whether there may be more. Writes nothing
         where there are none."""
         if most is None:
-            most = piece(tx.execute(self._behind).fetchone()[0])
+            most = piece(tx.execute(self.how_far).fetchone()[0])
         last, count = tx.execute(self._next, (most,)).fetchone()
         if count:
             tx.execute(self._add, (last,))

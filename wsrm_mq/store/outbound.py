@@ -147,10 +147,9 @@ EXPECTING: Final = compiled(
 replied to."""
 OFFERING: Final = compiled(select(outbound.c.id).where(HAS_REQUESTS, outbound.c.offered == p("identifier")))
 """The sequence of requests that offers this one for their replies."""
-_FOUND: Final = select(outbound.c.id, outbound.c.answers)
+_FOUND: Final = select(*OUTBOUND_COLUMNS)
 FOUND_BY_ID: Final = compiled(_FOUND.where(_KEY))
 FOUND_BY_IDENTIFIER: Final = compiled(_FOUND.where(given(outbound, "identifier")))
-_OUTBOUND: Final = compiled(select(*OUTBOUND_COLUMNS).where(_KEY))
 IDENTIFIER_IN_USE: Final = compiled(
     union_all(*(select(literal(1)).where(given(named, "identifier")) for named in (lane, outbound)))
 )
@@ -282,4 +281,9 @@ class OutboundRecord:
 
 def read(db: Database, key: int) -> OutboundRecord:
     """The outbound sequence with this ``key``, which is there and answers none, as it is committed: to be looked at."""
-    return OutboundRecord.load(dict(zip(_NAMES, db.execute(_OUTBOUND, {"id": key}).fetchone(), strict=True)))
+    return loaded(db.execute(FOUND_BY_ID, {"id": key}).fetchone())
+
+
+def loaded(row: tuple[Any, ...]) -> OutboundRecord:
+    """The outbound sequence of a row of ``OUTBOUND_COLUMNS``, which answers none."""
+    return OutboundRecord.load(dict(zip(_NAMES, row, strict=True)))

@@ -173,12 +173,12 @@ class Transaction(UnitOfWork):
         found = self.execute(statement, parameters).fetchone()
         if found is None:
             return None
-        key, answers = found
+        key, answers, *_rest = found
         if answers is not None:
             answered = self.sequence(answers)
             return None if answered is None else answered.outbound
         if key not in self._outbound:
-            self._outbound[key] = outbounds.read(self.db, key)
+            self._outbound[key] = outbounds.loaded(found)
             self._cache.requesting.keep(self._outbound[key])
         return self._outbound[key]
 
