@@ -129,12 +129,13 @@ def test_the_cache_keeps_so_many_ranges_and_of_the_sequences_those_used_last(
     assert (kept(), cache.weight) == ([1], 2)
 
 
-def test_queues_without_end_do_not_fill_the_cache(one: Instance) -> None:
+def test_queues_without_end_do_not_fill_the_cache(one: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsrm_mq.store.cache.MAX_QUEUES", 100)
     with one.transaction() as tx:
-        keys = [tx.queue(f"/{name}") for name in range(1_007)]
-        rows = [tx.queue_row(f"/{name}") for name in range(1_007)]
+        keys = [tx.queue(f"/{name}") for name in range(107)]
+        rows = [tx.queue_row(f"/{name}") for name in range(107)]
         cache = tx._cache
-    assert [cache.queues.get(f"/{name}") for name in range(1_007)] == [None] * 7 + rows[7:]
+    assert [cache.queues.get(f"/{name}") for name in range(107)] == [None] * 7 + rows[7:]
     assert one.run(lambda tx: tx.queue("/0")) == keys[0]
 
 

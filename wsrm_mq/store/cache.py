@@ -19,7 +19,7 @@ from wsrm_mq.store.records import Lane
 
 MAX_WEIGHT: Final = 40_000
 """The weight of all lanes that are kept: 20,000 received in order, fewer that have gaps."""
-MAX_QUEUES: Final = 1_000
+MAX_QUEUES: Final = 10_000
 MAX_CONNECTIONS: Final = 10_000
 MAX_REQUESTING: Final = 1_000
 
