@@ -11,7 +11,6 @@ from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import CreateSequence, SequenceHeader
 from wsrm_mq.sequence.faults import (
-    ActionMismatch,
     ActionNotSupported,
     AddressingHeaderRequired,
     CreateSequenceRefused,
@@ -344,7 +343,7 @@ def test_a_different_soap_action_is_an_action_mismatch_under_addressing_1_0() ->
     speak = PLAIN.having(soap=SOAPVersion.SOAP_1_1)
     with pytest.raises(EnvelopeError) as raised:
         scan(speak.message(ID, 1), "text/xml", '"urn:example:orders/get"')
-    assert isinstance(raised.value.fault, ActionMismatch)
+    assert raised.value.fault.detail_code == "ActionMismatch"  # type: ignore[attr-defined]
     assert scan(OLD.message(ID, 1), "text/xml", '"urn:example:orders/get"').sequence == SequenceHeader(ID, 1)
 
 
@@ -354,7 +353,7 @@ def test_soap_1_2_compares_the_action_parameter_and_not_soap_action() -> None:
         assert scan(envelope, f"application/soap+xml{parameter}", '"urn:example:else"').sequence is not None
     with pytest.raises(EnvelopeError) as raised:
         scan(envelope, 'application/soap+xml; charset=utf-8; action="urn:example:orders/get"', None)
-    assert isinstance(raised.value.fault, ActionMismatch)
+    assert raised.value.fault.detail_code == "ActionMismatch"  # type: ignore[attr-defined]
 
 
 # action and body

@@ -28,11 +28,11 @@ from wsrm_mq.sequence.elements import (
     TerminateSequence,
 )
 from wsrm_mq.sequence.faults import (
-    ActionMismatch,
     ActionNotSupported,
     AddressingHeaderRequired,
     Fault,
     InvalidAcknowledgement,
+    InvalidAddressingHeader,
     MessageNumberRollover,
     MissingSelection,
     NotUnderstood,
@@ -166,7 +166,7 @@ FAULTS = [
     InvalidAcknowledgement("no", ID, said=SAID),
     MessageNumberRollover("no", ID, max_number=7),
     AddressingHeaderRequired("no", header="Action"),
-    ActionMismatch("no"),
+    InvalidAddressingHeader("no", header="Action", detail_code="ActionMismatch"),
     ActionNotSupported("no"),
     MissingSelection("no"),
     UnsupportedSelection("no", elements=(("urn:q", "x"), ("", "y"), ("no uri", "z"))),

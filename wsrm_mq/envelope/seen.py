@@ -10,7 +10,6 @@ from wsrm_mq.envelope.lexical import WHITE_SPACE, is_true, simple_text
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Outline, split_name
 from wsrm_mq.envelope.stream import Limits
 from wsrm_mq.sequence.faults import (
-    ActionMismatch,
     ActionNotSupported,
     AddressingHeaderRequired,
     CreateSequenceRefused,
@@ -231,7 +230,8 @@ def _http_action_agrees(seen: Seen, http_action: str | None, _limits: Limits) ->
     if http_action and seen.addressings[0] in _HTTP_ACTION_BINDS:
         http_action = http_action.strip(' \t"')
         if http_action and http_action != seen.action:
-            return ActionMismatch("The action of the HTTP request differs from wsa:Action.")
+            reason = "The action of the HTTP request differs from wsa:Action."
+            return InvalidAddressingHeader(reason, header="Action", detail_code="ActionMismatch")
     return None
 
 

@@ -148,17 +148,6 @@ class InvalidAddressingHeader(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class ActionMismatch(Fault):
-    """HTTP's action and wsa:Action differ (WS-Addressing 1.0 SOAP binding §6.4.1.7)."""
-
-    header: str = "Action"
-    detail_code: str = "ActionMismatch"
-
-    family = FaultFamily.ADDRESSING
-    subcode = "InvalidHeader"
-
-
-@dataclass(frozen=True, slots=True)
 class ActionNotSupported(Fault):
     """An Action of WS-RM that this side has no use for (WS-Addressing 1.0 SOAP binding §6.4.2)."""
 

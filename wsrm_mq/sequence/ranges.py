@@ -6,7 +6,7 @@ number of ranges, never the numbers in them (2^62 as first message costs one ran
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -16,10 +16,6 @@ AckRange = tuple[int, int]
 
 def _upper(item: AckRange) -> int:
     return item[1]
-
-
-def _lower(item: AckRange) -> int:
-    return item[0]
 
 
 class AckRanges:
@@ -37,13 +33,7 @@ class AckRanges:
     @classmethod
     def of(cls, numbers: Iterable[int]) -> AckRanges:
         """The ranges of ``numbers``, in any order, repeats allowed."""
-        merged: list[AckRange] = []
-        for number in sorted(set(numbers)):
-            if merged and merged[-1][1] == number - 1:
-                merged[-1] = (merged[-1][0], number)
-            else:
-                merged.append((number, number))
-        return cls(tuple(merged))
+        return cls().union((number, number) for number in numbers)
 
     @classmethod
     def parse(cls, text: str) -> AckRanges:
@@ -164,10 +154,9 @@ class AckRanges:
 
     def opens_range(self, number: int) -> bool:
         """Whether ``number`` would start a range of its own, touching none."""
-        at = bisect_right(self.ranges, number, key=_lower)
-        return not (at and self.ranges[at - 1][1] >= number - 1) and not (
-            at < len(self.ranges) and self.ranges[at][0] == number + 1
-        )
+        at = bisect_left(self.ranges, number, key=_upper)
+        follows = at > 0 and self.ranges[at - 1][1] == number - 1
+        return not follows and not (at < len(self.ranges) and self.ranges[at][0] <= number + 1)
 
 
 EMPTY: Final = AckRanges()
