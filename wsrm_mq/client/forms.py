@@ -241,7 +241,6 @@ def arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
     queue = Declared(0, told.queue, "", None, None, None)
     seen = Seen(
         position=told.position,
-        queue=0,
         fence=0 if told.lease is None else told.lease,
         priority=told.priority,
         deliveries=told.deliveries,

@@ -46,7 +46,6 @@ class Seen(NamedTuple):
     """The entry as its consumer sees it. ``message`` is a key; times in ms since the epoch."""
 
     position: int
-    queue: int
     fence: int
     priority: int
     deliveries: int

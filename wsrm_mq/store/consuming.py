@@ -43,7 +43,7 @@ POSITION_IN: Final = compiled(
 
 def _seen(fence: ColumnElement[int], deliveries: ColumnElement[int]) -> Select[Any]:
     return select(
-        *(entry.c.id, entry.c.queue, fence.label("entry_fence")),
+        *(entry.c.id, fence.label("entry_fence")),
         func.coalesce(entry.c.priority, DEFAULT_PRIORITY).label("entry_priority"),
         deliveries.label("entry_deliveries"),
         *of(entry, "failures, expires_at, lane, number"),
