@@ -132,6 +132,7 @@ INNER = {
         "submit",
         "forget",
         "hand_back",
+        "settle_messages",
         "purged",
         "reader",
         "refuse_in_transaction",
@@ -145,6 +146,8 @@ INNER = {
     Message: {"json"},
     Subscription: {
         "next",
+        "hand_back",
+        "settle_messages",
         "withdraw",
         "send_last",
         "acknowledge",

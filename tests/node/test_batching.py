@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
@@ -17,9 +18,9 @@ class Message:
     leased_until: int | None = None
 
 
-def filled(batch: Batch[Message], count: int, now: int, until: int | None = None) -> None:
+def filled(batch: Batch, count: int, now: int, until: int | None = None) -> None:
     for _ in range(count):
-        batch.add(Message(until), now)
+        batch.add(cast(Any, Message(until)), now)
 
 
 @pytest.mark.scenario("Q-058")
@@ -48,7 +49,7 @@ def test_a_batch_above_the_half_is_warned_of_and_one_of_the_half_is_not() -> Non
 
 @pytest.mark.scenario("Q-058")
 def test_a_batch_is_due_when_it_is_full() -> None:
-    batch: Batch[Message] = Batch(10, 1_000)
+    batch = Batch(10, 1_000)
     filled(batch, 9, now=0)
     assert not batch.is_due(999)
     filled(batch, 1, now=999)
@@ -59,7 +60,7 @@ def test_a_batch_is_due_when_it_is_full() -> None:
 
 @pytest.mark.scenario("Q-059")
 def test_what_is_not_full_is_due_by_the_age_of_the_oldest() -> None:
-    batch: Batch[Message] = Batch(10, 1_000)
+    batch = Batch(10, 1_000)
     filled(batch, 1, now=100)
     filled(batch, 3, now=1_000)
     assert not batch.is_due(1_099)
@@ -70,7 +71,7 @@ def test_what_is_not_full_is_due_by_the_age_of_the_oldest() -> None:
 
 
 def test_no_acknowledgement_waits_for_the_end_of_its_lease() -> None:
-    batch: Batch[Message] = Batch(10, 1_000)
+    batch = Batch(10, 1_000)
     filled(batch, 1, now=0, until=300)
     assert not batch.is_due(149)
     assert batch.is_due(150)

@@ -248,7 +248,7 @@ def test_a_message_whose_lease_was_renewed_while_it_waited_says_how_long_that_la
     with node.subscribe("orders", max_backlog=2) as subscription:
         (first,) = taken(subscription, 1)
         backlog = subscription.flow._backlog
-        until(lambda: backlog.has_next)
+        until(lambda: backlog.waiting)
         came = backlog.waiting[0]
         before = came.leased_until
         until(lambda: came.leased_until != before)

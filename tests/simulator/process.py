@@ -24,7 +24,7 @@ from wsrm_mq.destination.exchange import Commit
 from wsrm_mq.engine import Engine
 from wsrm_mq.errors import NotAllowed, NotFound, QuotaExceeded
 from wsrm_mq.events.telling import Events
-from wsrm_mq.node.doorbell import Doorbell
+from wsrm_mq.node.doorbell import POLL_SECONDS, Doorbell
 from wsrm_mq.queue.accept import accept
 from wsrm_mq.queue.arrival import Arrival, MessageReceipt, Receipt
 from wsrm_mq.queue.policy import PolicyOf
@@ -184,7 +184,7 @@ class Process:
         )
         self.watch = Watch(self.store, self.dispatcher, self.waiters, policy_of, duty, events, work.chores)
         self.janitor = Janitor(self.store, policy_of, events)
-        self.doorbell = Doorbell(self.store, events)
+        self.doorbell = Doorbell(self.store, events, lambda: None, lambda: POLL_SECONDS)
         self.store.begin()
         self.tasks.start(self._begin, "start")
 

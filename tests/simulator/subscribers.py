@@ -83,6 +83,16 @@ class _Answer(Future[Any]):
         return super().result(0)
 
 
+class _Bell(Doorbell):
+    """Its watch has no thread: it tells at once, and looks when it is its turn."""
+
+    def nudge(self) -> None:
+        pass
+
+    def tell_soon(self) -> None:
+        self.tell()
+
+
 class Subscriber(Place):
     """The node of a process. Its watch has no thread: ``Process.look_at_queues`` is a turn of it."""
 
@@ -93,10 +103,9 @@ class Subscriber(Place):
         self.store = self._seen  # type: ignore[assignment]
         self._pid = os.getpid()
         super(Opened, self).__init__(Transaction)
-        self.doorbell = process.doorbell = Doorbell(process.store, process.events, self._rung, self._look)
-        told = (lambda: None, lambda: self.doorbell.settled(), lambda: self.doorbell.tell())
-        self.supply = Supply(self.store, self._message_of, *told)  # type: ignore[arg-type]
         self._subscriptions = {}
+        self.doorbell = process.doorbell = _Bell(process.store, process.events, self._rung, self._look)
+        self.supply = Supply(self.store, self.doorbell, self._subscriptions)
         self._turn = 0
         self._jobs = jobs
         self._process = process

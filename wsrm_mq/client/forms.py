@@ -30,7 +30,7 @@ from wsrm_mq.errors import (
 )
 from wsrm_mq.events.inert import as_text
 from wsrm_mq.node.checks import check_durability
-from wsrm_mq.node.message import Message, Settles
+from wsrm_mq.node.message import Message, Settling
 from wsrm_mq.node.neighbours import Offer
 from wsrm_mq.node.payload import stored
 from wsrm_mq.queue.clearing import Cleared
@@ -220,7 +220,7 @@ def offers_in(answer: Answer, node: str | None = None) -> list[Offer]:
     return [Offer(**{**one, "node": node or one["node"]}, as_of=now) for one in found]
 
 
-def messages(answer: Answer, node: Settles | None) -> list[Arrived]:
+def messages(answer: Answer, node: Settling | None) -> list[Arrived]:
     """The messages that an answer has. ``node`` settles those that are leased."""
     if answer.status == 204:
         return []
@@ -231,7 +231,7 @@ def messages(answer: Answer, node: Settles | None) -> list[Arrived]:
     return [arrived(one.headers.get("message", ""), one.body, node) for one in found]
 
 
-def arrived(header: str, body: bytes, node: Settles | None) -> Arrived:
+def arrived(header: str, body: bytes, node: Settling | None) -> Arrived:
     """The message that the header ``Message`` and a body are."""
     try:
         told = msgspec.json.decode(header, type=Told)

@@ -29,7 +29,7 @@ from wsrm_mq.errors import (
     StoreError,
     WSRMError,
 )
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.message import Action, Message
 from wsrm_mq.node.neighbours import Away, Offer, Offers, Reach
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.tracing import Stop
@@ -80,8 +80,8 @@ class Far(RemoteNode):
     def ask(self, method: str, *segments: object, json: object = None, **options: object) -> Answer:
         return self.line.wait(self.asked(asking(method, *segments, json=json, **options)))
 
-    def _settle(self, messages: Sequence[Message], action: str, **options: object) -> list[Settlement]:
-        answers = super()._settle(messages, action, **options)
+    def settle_messages(self, messages: Sequence[Message], action: Action, **how: Any) -> list[Settlement]:
+        answers = super().settle_messages(messages, action, **how)
         if action in ("ack", "reject", "expire") and not self.in_transaction:
             self.settled.update(one.position for one in messages)
         return answers

@@ -38,12 +38,13 @@ from wsrm_mq.client.supply import RemoteSupply, leave
 from wsrm_mq.errors import ConfigurationError, KeeperGone, NotFound, QuotaExceeded, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.at_exit import send_at_exit
+from wsrm_mq.node.backlog import Held
 from wsrm_mq.node.checks import (
     Gone,
     check_action,
     check_id,
     check_messages,
-    check_position,
+    check_number,
     check_positions,
     check_seconds,
     check_waits,
@@ -51,14 +52,14 @@ from wsrm_mq.node.checks import (
     filter_of,
     names_of,
 )
-from wsrm_mq.node.consuming import Received, text_of
-from wsrm_mq.node.flow import Flow, Held, Rest
-from wsrm_mq.node.message import Message, all_kept
+from wsrm_mq.node.consuming import Received
+from wsrm_mq.node.flow import Flow, Rest
+from wsrm_mq.node.message import Action, Message, all_kept
 from wsrm_mq.node.neighbours import Neighbouring, Offer
 from wsrm_mq.node.putting import Putting
-from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
+from wsrm_mq.node.subscribing import Subscribing, lease_ms
 from wsrm_mq.node.subscription import Acknowledging, Subscription, flow_of
-from wsrm_mq.node.transactions import Begun
+from wsrm_mq.node.transactions import Begun, Transacting
 from wsrm_mq.queue import filters, topics
 from wsrm_mq.queue.browsing import KeptBy, Stats
 from wsrm_mq.queue.clearing import Cleared
@@ -86,8 +87,8 @@ Parts = list[tuple[dict[str, str], bytes]]
 class RemoteTransaction(Begun):
     """Acts of one thread that are committed together, by one request."""
 
-    def __init__(self, commit: Callable[[], object], roll_back: Callable[[], None]) -> None:
-        super().__init__(commit, roll_back)
+    def __init__(self, node: Transacting[Any]) -> None:
+        super().__init__(node)
         self.parts: Parts = []
         self.settles = False
 
@@ -123,11 +124,6 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def home(self) -> Self:
-        """The node that settles the messages which it has received: itself."""
-        return self
 
     def close(self) -> None:
         """Wait for what is under way, give back what is leased, and leave the server."""
@@ -292,10 +288,10 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
         names = names_of(queue)
         if not names:
             raise ConfigurationError("There is no queue to receive from: name one, or several.")
-        check_count("max", max)
+        check_number("max", max, 1)
         check_seconds("wait", wait)
         if max_bytes is not None:
-            check_count("max_bytes", max_bytes)
+            check_number("max_bytes", max_bytes, 1)
         filter_of(filter)
         lease_ms(lease)
         where = ("queues", names[0], "leases") if len(names) == 1 else ("leases",)
@@ -319,38 +315,12 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
         asked = (self.of_queue("GET", name, "ready", filter=filter) for name in names)
         return sum(read(one, dict[str, int])["ready"] for one in asked)
 
-    def ack(self, messages: Sequence[Message]) -> list[Settlement]:
-        """See ``Node.ack``."""
-        return self._settle(messages, "ack")
-
-    def release(self, messages: Sequence[Message]) -> list[Settlement]:
-        """See ``Node.release``."""
-        return self._settle(messages, "release")
-
-    def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
-        """See ``Node.nack``."""
-        return self._settle(messages, "nack", reason=text_of(error))
-
-    def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
-        """See ``Node.reject``."""
-        return self._settle(messages, "reject", reason=text_of(reason) or None)
-
-    def expire(self, messages: Sequence[Message]) -> list[Settlement]:
-        """See ``Node.expire``."""
-        return self._settle(messages, "expire")
-
-    def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
-        """See ``Node.renew``."""
-        lease_ms(lease)
-        return self._settle(messages, "renew", seconds=lease)
-
-    def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
-        """See ``Node.hand_back``."""
-        return self._settle(messages, "hand_back")
-
-    def _settle(self, messages: Sequence[Message], action: str, **options: object) -> list[Settlement]:
+    def settle_messages(
+        self, messages: Sequence[Message], action: Action, *, reason: str | None = None, seconds: float | None = None
+    ) -> list[Settlement]:
+        lease_ms(seconds)
         check_messages(messages)
-        wanted = [settlement(one, action, **options) for one in messages]
+        wanted = [settlement(one, action, reason=reason, seconds=seconds) for one in messages]
         open_one = self._open_one
         if open_one is not None:
             return open_one.settle(wanted)
@@ -359,7 +329,7 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     def ack_at(self, queue: str, position: int) -> Settlement:
         """See ``Node.ack_at``."""
-        check_position("position", position)
+        check_number("position", position)
         return self._acknowledged(queue, position=position)
 
     def received(self, queue: str, message_id: str) -> Settlement:
@@ -507,9 +477,9 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
     def purge(self, queue: str, lower: int = 0, upper: int | None = None) -> Cleared:
         """See ``Node.purge``."""
         self.refuse_in_transaction("What is purged")
-        check_position("lower", lower)
+        check_number("lower", lower)
         if upper is not None:
-            check_position("upper", upper)
+            check_number("upper", upper)
         return cleared(self.of_queue("DELETE", queue, "messages", lower=lower or None, upper=upper))
 
     def stats(self, queue: str) -> Stats:
@@ -525,8 +495,8 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
 
     def seen(self, where: tuple[str, ...], after: int, limit: int, filter: str | None) -> list[Arrived]:
         """Look at messages by as many requests as it takes."""
-        check_position("after", after)
-        check_position("limit", limit, 1)
+        check_number("after", after)
+        check_number("limit", limit, 1)
         filter_of(filter)
         found: list[Arrived] = []
         while True:
@@ -540,7 +510,7 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
     def get(self, queue: str, position: int) -> Message | None:
         """See ``Node.get``."""
         try:
-            check_position("position", position)
+            check_number("position", position)
             answer = self.of_queue("GET", queue, "messages", position)
         except NotFound as error:
             if type(error) is NotFound:

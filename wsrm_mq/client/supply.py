@@ -25,7 +25,8 @@ from wsrm_mq.errors import (
     StoreUnavailable,
     WSRMError,
 )
-from wsrm_mq.node.flow import Flow, Held, Rest
+from wsrm_mq.node.backlog import Held
+from wsrm_mq.node.flow import Flow, Rest
 from wsrm_mq.node.message import Message
 from wsrm_mq.queue.settling import Settlement
 

@@ -7,7 +7,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context, copy_context
 from functools import update_wrapper
 from inspect import isawaitable
@@ -301,24 +301,6 @@ class AsyncJournal:
     purge = awaited(Journal.purge)
 
 
-class AsyncTransaction:
-    """``async with node.transaction()``: see ``Node.transaction``. It is of the task that began it, and of the tasks
-    that are begun in it."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    async def __aenter__(self) -> Transaction:
-        return self._node.begin()
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                await asyncio.to_thread(self._node.commit)
-        finally:
-            self._node.rollback()  # a thread has ended it in a context of its own
-
-
 class AsyncNode:
     """See ``wsrm_mq.connect_async``: what is not written out is as ``Node`` has it, and awaited."""
 
@@ -369,9 +351,15 @@ class AsyncNode:
         """See ``Node.publish``."""
         return await asyncio.to_thread(self.inner.publish, topic, body, **options)
 
-    def transaction(self) -> AsyncTransaction:
-        """See ``Node.transaction``."""
-        return AsyncTransaction(self.inner)
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """See ``Node.transaction``. It is of the task that began it, and of the tasks that are begun in it."""
+        begun = self.inner.begin()
+        try:
+            yield begun
+            await asyncio.to_thread(self.inner.commit)
+        finally:
+            self.inner.rollback()  # a thread has ended it in a context of its own
 
     async def mirror(self, queue: str, *, of: str) -> Any:
         """See ``Node.mirror``."""

@@ -4,64 +4,59 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+
+from wsrm_mq.node.message import Message
 
 
-class Leased(Protocol):
-    """``leased_until``: ms of the clock of leases; ``None``: the lease lasts until its holder goes. ``lane``: key of
-    its ordered group. ``is_renewed``: it is no longer as long as at first."""
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message that is leased. ``leased_until``: ms of the clock of leases; ``None``: until its holder goes."""
 
+    message: Message
     leased_until: int | None
-    is_acknowledged: bool
-    is_renewed: bool
+    lane: int | None
+    """The key of its ordered group."""
+    is_acknowledged: bool = False
+    handed_at: int = 0
+    """The time when its consumer got it, by the same clock."""
+    is_renewed: bool = False
+    """It lasts longer than it did when the message came."""
 
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        return self.message.position
+
     @property
-    def lane(self) -> int | None: ...
-    @property
-    def fence(self) -> int | None: ...
+    def fence(self) -> int | None:
+        return self.message.lease.fence
 
 
-T = TypeVar("T", bound=Leased)
+class Backlog:
+    """Messages that wait for their turn at the consumer, in order, and those that it has."""
 
-
-class Backlog(Generic[T]):
-    """Messages that wait for their turn at the consumer, in order, and those that it has. ``lease``: ms that a lease
-    lasts, ``None``: until its holder goes."""
-
-    def __init__(self, granted: int, lease: int | None) -> None:
-        self.granted = granted
-        self._lease = lease
-        self._waiting: deque[T] = deque()
-        self._handed: dict[int, T] = {}
+    def __init__(self) -> None:
+        self._waiting: deque[Held] = deque()
+        self._handed: dict[int, Held] = {}
 
     @property
     def unsettled(self) -> int:
         return len(self._waiting) + len(self._handed)
 
     @property
-    def room(self) -> int:
-        return self.granted - self.unsettled
-
-    @property
-    def has_next(self) -> bool:
-        return bool(self._waiting)
-
-    @property
-    def waiting(self) -> list[T]:
+    def waiting(self) -> list[Held]:
         """The messages that wait to be handed over."""
         return list(self._waiting)
 
     @property
-    def next(self) -> T | None:
+    def next(self) -> Held | None:
         """The first of those that wait."""
         return self._waiting[0] if self._waiting else None
 
-    def arrive(self, messages: Iterable[T]) -> None:
+    def arrive(self, messages: Iterable[Held]) -> None:
         self._waiting.extend(messages)
 
-    def hand_over(self, now: int, busy: Collection[int | None] = ()) -> T | None:
+    def hand_over(self, now: int, busy: Collection[int | None] = ()) -> Held | None:
         """The next message whose lease lasts and whose group is not ``busy``. Those whose lease is over are dropped:
         others may have them."""
         if any(one.leased_until is not None and one.leased_until <= now for one in self._waiting):
@@ -73,27 +68,22 @@ class Backlog(Generic[T]):
                 return message
         return None
 
-    def hand_over_all(self) -> list[T]:
+    def hand_over_all(self) -> list[Held]:
         waiting = list(self._waiting)
         self._handed.update((message.position, message) for message in waiting)
         self._waiting.clear()
         return waiting
 
-    def handed(self, position: int) -> T | None:
+    def handed(self, position: int) -> Held | None:
         """The message at ``position``, if the consumer has it."""
         return self._handed.get(position)
 
     @property
-    def handed_over(self) -> list[int]:
-        """The positions of the messages that the consumer has."""
-        return list(self._handed)
-
-    @property
-    def at_consumer(self) -> list[T]:
+    def at_consumer(self) -> list[Held]:
         """The messages that the consumer has."""
         return list(self._handed.values())
 
-    def has_before(self, message: T) -> bool:
+    def has_before(self, message: Held) -> bool:
         """Whether the consumer has one of the same run of an ordered group before it, and has not acknowledged that."""
         run = message.lane, message.fence
         return message.lane is not None and any(
@@ -117,29 +107,27 @@ class Backlog(Generic[T]):
             given_back = lane, fence
             self._waiting = deque(one for one in self._waiting if (one.lane, one.fence) != given_back)
 
-    def forget_ended(self, now: int) -> list[T]:
+    def forget_ended(self, now: int) -> list[Held]:
         """The consumer has no longer what it did not settle within its lease: answers that."""
         over = [at for at, one in self._handed.items() if one.leased_until is not None and one.leased_until <= now]
         return [self._handed.pop(position) for position in over]
 
-    def renewed_at(self, but: Collection[int | None] = ()) -> int | None:
+    def renewed_at(self, lease: int | None, but: Collection[int | None] = ()) -> int | None:
         """When leases of what waits are to be renewed: half of the first is over then. ``None``: none is to be.
-        ``but``: of no message of these groups."""
-        first = min((until for until, _message in self._ends(but)), default=None)
-        return None if first is None or self._lease is None else first - self._lease // 2
+        ``lease``: ms that one lasts, ``None``: until its holder goes. ``but``: of no message of these groups."""
+        return min((at for at, _message in self._halves(lease, but)), default=None)
 
-    def to_renew(self, now: int, but: Collection[int | None] = ()) -> list[T]:
+    def to_renew(self, now: int, lease: int | None, but: Collection[int | None] = ()) -> list[Held]:
         """The messages that wait and whose lease is half over."""
-        half = (self._lease or 0) // 2
-        return [message for until, message in self._ends(but) if until - half <= now]
+        return [message for at, message in self._halves(lease, but) if at <= now]
 
-    def _ends(self, but: Collection[int | None]) -> list[tuple[int, T]]:
-        if self._lease is None:
+    def _halves(self, lease: int | None, but: Collection[int | None]) -> list[tuple[int, Held]]:
+        if lease is None:
             return []
         waiting = (one for one in self._waiting if one.lane not in but)
-        return [(one.leased_until, one) for one in waiting if one.leased_until is not None]
+        return [(one.leased_until - lease // 2, one) for one in waiting if one.leased_until is not None]
 
-    def renewed(self, message: T, until: int | None) -> None:
+    def renewed(self, message: Held, until: int | None) -> None:
         """The lease of a message lasts until then; so does that of what was leased with it of its ordered group."""
         message.leased_until, message.is_renewed = until, True
         if message.lane is not None:
@@ -147,7 +135,7 @@ class Backlog(Generic[T]):
                 if (one.lane, one.fence) == (message.lane, message.fence):
                     one.leased_until, one.is_renewed = until, True
 
-    def leave(self) -> tuple[list[T], list[T]]:
+    def leave(self) -> tuple[list[Held], list[Held]]:
         """Empty the backlog; answers the messages that waited, and those that the consumer has."""
         waiting, handed = list(self._waiting), list(self._handed.values())
         self._waiting.clear()

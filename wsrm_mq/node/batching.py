@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
-
-class Leased(Protocol):
-    """``leased_until``: ms of the clock of leases; ``None``: the lease lasts until its holder goes."""
-
-    @property
-    def leased_until(self) -> int | None: ...
-
-
-T = TypeVar("T", bound=Leased)
+from wsrm_mq.node.backlog import Held
 
 _PART: Final = 3
 """A batch is this part of the backlog: the rest is at hand while it is sent."""
@@ -36,7 +28,7 @@ def batch_size(asked: int | None, granted: int) -> int:
     return max(asked, 1)
 
 
-class Batch(Generic[T]):
+class Batch:
     """Acknowledgements of one subscription. Times are in ms. ``timeout``: so long the oldest waits at most; half of
     what is left of a lease, where that is less."""
 
@@ -45,12 +37,12 @@ class Batch(Generic[T]):
         self.due_at: int | None = None
         """When what waits is sent though it is not enough; ``None``: nothing waits."""
         self._timeout = timeout
-        self.waiting: list[T] = []
+        self.waiting: list[Held] = []
 
     def __len__(self) -> int:
         return len(self.waiting)
 
-    def add(self, message: T, now: int) -> None:
+    def add(self, message: Held, now: int) -> None:
         due_at = now + self._timeout
         if message.leased_until is not None:
             due_at = min(due_at, now + max(message.leased_until - now, 0) // 2)
@@ -60,7 +52,7 @@ class Batch(Generic[T]):
     def is_due(self, now: int) -> bool:
         return len(self.waiting) >= self.size or (self.due_at is not None and self.due_at <= now)
 
-    def take(self) -> list[T]:
+    def take(self) -> list[Held]:
         """Empty the batch; answers the acknowledgements that waited."""
         taken, self.waiting, self.due_at = self.waiting, [], None
         return taken

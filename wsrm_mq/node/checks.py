@@ -55,10 +55,10 @@ def check_bodies(bodies: object) -> None:
         raise ConfigurationError("`bodies` is one body, not several: use `put`, or a list of it.")
 
 
-def check_position(option: str, position: object, least: int = 0) -> None:
-    """A position, or a number of messages or bytes."""
-    if not isinstance(position, int) or not least <= position < 2**63:
-        raise ConfigurationError(f"`{option}` is {position!r}; it is a whole number from {least} on.")
+def check_number(option: str, value: object, least: int = 0) -> None:
+    """Check a position, or a number of messages or bytes."""
+    if not isinstance(value, int) or not least <= value < 2**63:
+        raise ConfigurationError(f"`{option}` is {value!r}; it is a whole number, at least {least} and below 2**63.")
 
 
 def check_id(message_id: object) -> None:
@@ -76,7 +76,7 @@ def check_positions(positions: object) -> None:
     if isinstance(positions, str | bytes) or not isinstance(positions, Sequence | set | frozenset):
         raise ConfigurationError(f"`positions` is {positions!r}; it is a list of positions: `[message.position]`.")
     for position in positions:
-        check_position("positions", position)
+        check_number("positions", position)
 
 
 def check_messages(messages: object) -> None:

@@ -9,20 +9,20 @@ from functools import partial
 from typing import Final, cast
 
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.events.inert import as_error, as_text
 from wsrm_mq.node import checks
+from wsrm_mq.node.backlog import Held
 from wsrm_mq.node.doorbell import POLL_SECONDS
 from wsrm_mq.node.express import lease_in_turn
-from wsrm_mq.node.flow import Flow, Held, Rest
-from wsrm_mq.node.message import Message, all_kept
-from wsrm_mq.node.opened import Opened, shown
-from wsrm_mq.node.subscribing import Subscribing, check_count, lease_ms
+from wsrm_mq.node.flow import Flow, Rest
+from wsrm_mq.node.message import Action, Message, Verb, all_kept, shown, verb_of
+from wsrm_mq.node.opened import Opened
+from wsrm_mq.node.subscribing import Subscribing, lease_ms
 from wsrm_mq.node.subscription import Acknowledging, Subscription, flow_of
 from wsrm_mq.queue import browsing, clearing, declaring, filters, settling, subscribing, topics
 from wsrm_mq.queue.clearing import Cleared, Swept, together
 from wsrm_mq.queue.declaring import Declared
 from wsrm_mq.queue.leasing import MOST_COUNTED, Leased, Request, count_ready, lease, ready_in
-from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.subscribing import Granted, Terms
 from wsrm_mq.store import queues
 from wsrm_mq.store.filtering import Filter
@@ -65,11 +65,11 @@ class Consuming(Subscribing, Opened):
         names = checks.names_of(queue)
         if not names:
             raise ConfigurationError("There is no queue to receive from: name one, or several.")
-        check_count("max", max)
+        checks.check_number("max", max, 1)
         checks.check_seconds("wait", wait)
         checks.check_who("consumer", consumer)
         if max_bytes is not None:
-            check_count("max_bytes", max_bytes)
+            checks.check_number("max_bytes", max_bytes, 1)
         wanted = checks.filter_of(filter)
         request = Request(max, max_bytes, lease_ms(lease), wanted, consumer or self.name or "", lessee)
         deadline = time.monotonic() + wait
@@ -156,7 +156,7 @@ class Consuming(Subscribing, Opened):
 
         flow = flow_of(self, names, self.call(verb, drains=True), wanted, acknowledging)
         subscription = self._subscriptions[flow] = Subscription(self, flow, terms, acknowledging)
-        self.supply.add(flow)
+        self.supply.ask(flow)
         return subscription
 
     # what a subscription asks of its node
@@ -209,51 +209,20 @@ class Consuming(Subscribing, Opened):
         first = partial(topics.unsubscribe, client=client or self.name or "", name=name)
         return clearing.in_parts(self.call, first, clearing.purge_deleted)
 
-    def ack(self, messages: Sequence[Message]) -> list[Settlement]:
-        """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
-        the others are settled all the same."""
+    def settle_messages(
+        self, messages: Sequence[Message], action: Action, *, reason: str | None = None, seconds: float | None = None
+    ) -> list[Settlement]:
+        verb, wakes = verb_of(action, reason, lease_ms(seconds)), action != "renew"
+        checks.check_messages(messages)
+        if action != "ack":
+            return self._settle(messages, verb, wakes=wakes)
         try:
-            return self._settle(messages, settling.ack)
+            return self._settle(messages, verb, wakes=any(one.frees_others for one in messages))
         finally:
             self.doorbell.settled()  # where nothing else is ready by it, there is room all the same
 
-    def release(self, messages: Sequence[Message]) -> list[Settlement]:
-        """The messages go back to their places. See ``ack``."""
-        return self._settle(messages, settling.release, wakes=True)
-
-    def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
-        """The consumer has failed with an error. See ``ack``."""
-        return self._settle(messages, lambda tx, leases: settling.nack(tx, leases, text_of(error)), wakes=True)
-
-    def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
-        """The messages are dead letters at once, with ``reason`` as their last error. See ``ack``."""
-        error = text_of(reason) or None
-        return self._settle(messages, lambda tx, leases: settling.reject(tx, leases, error=error), wakes=True)
-
-    def expire(self, messages: Sequence[Message]) -> list[Settlement]:
-        """The messages are dead letters at once: they are no longer wanted. See ``ack``."""
-        return self._settle(messages, settling.expire, wakes=True)
-
-    def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
-        """The leases begin anew, for ``lease`` seconds, or as long as the queue says. See ``ack``."""
-        lasts = lease_ms(lease)
-        return self._settle(messages, lambda tx, leases: settling.renew(tx, leases, lasts), wakes=False)
-
-    def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
-        """Messages that no program has seen go back, and nothing is counted. See ``ack``."""
-        return self._settle(messages, settling.hand_back, wakes=True)
-
-    def _settle(
-        self,
-        messages: Sequence[Message],
-        verb: Callable[[Unit, Sequence[Lease]], list[Settlement]],
-        *,
-        wakes: bool | None = None,
-    ) -> list[Settlement]:
-        """``wakes``: whether others are ready by it; ``None``: as the messages say."""
-        checks.check_messages(messages)
-        if wakes is None:
-            wakes = any(one.frees_others for one in messages)
+    def _settle(self, messages: Sequence[Message], verb: Verb, *, wakes: bool) -> list[Settlement]:
+        """``wakes``: whether others are ready by it."""
         if any(self._settled_by(home) is not self for home in {one.home for one in messages}):
             return self._settle_each(messages, verb, wakes=wakes)
         leases = [one.lease for one in messages]
@@ -263,9 +232,7 @@ class Consuming(Subscribing, Opened):
             return [Settlement.SETTLED] * len(leases)
         return all_kept(messages, self.call(lambda tx: verb(tx, leases), wakes=wakes, keep=True))
 
-    def _settle_each(
-        self, messages: Sequence[Message], verb: Callable[[Unit, Sequence[Lease]], list[Settlement]], *, wakes: bool
-    ) -> list[Settlement]:
+    def _settle_each(self, messages: Sequence[Message], verb: Verb, *, wakes: bool) -> list[Settlement]:
         """Settle messages of several stores, each where it is."""
         answers: dict[int, Settlement] = {}
         for home in dict.fromkeys(self._settled_by(one.home) for one in messages):
@@ -283,7 +250,7 @@ class Consuming(Subscribing, Opened):
     def ack_at(self, queue: str, position: int) -> Settlement:
         """Settle the message at ``position`` as taken, in no lease's name: what another consumer has leased is not
         touched, unless the queue's leasing is ``sublet``."""
-        checks.check_position("position", position)
+        checks.check_number("position", position)
         return self.ack_many(queue, [position])[0]
 
     def ack_many(self, queue: str, positions: Sequence[int]) -> list[Settlement]:
@@ -341,8 +308,3 @@ class Consuming(Subscribing, Opened):
         done = [place.call(verb, wakes=True, drains=True, committed=withdraw) for place, _names in self.places([queue])]
         leased = {position: fence for one in done for position, fence in one.leased.items()}
         return Swept(together(one.cleared for one in done), leased)
-
-
-def text_of(error: object) -> str:
-    """The text of an error, which a program gives as one or as an exception."""
-    return as_error(error) if isinstance(error, BaseException) else as_text(error)

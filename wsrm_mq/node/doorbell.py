@@ -31,8 +31,8 @@ class Doorbell:
         self,
         store: Store,
         events: Events,
-        rung: Callable[[], None] = lambda: None,
-        look: Callable[[], float] = lambda: POLL_SECONDS,
+        rung: Callable[[], None],
+        look: Callable[[], float],
     ) -> None:
         """``rung`` is told of every ring. ``look`` is called in every turn of the watch, and answers after how many
         seconds it wants the next one."""

@@ -6,12 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import SubscriptionClosed
 from wsrm_mq.events.telling import Events
-from wsrm_mq.node.backlog import Backlog
+from wsrm_mq.node.backlog import Backlog, Held
 from wsrm_mq.node.batching import Batch
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load
@@ -19,29 +18,6 @@ from wsrm_mq.queue import settling
 from wsrm_mq.queue.subscribing import Granted
 from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.transaction import Transaction
-
-
-@dataclass(slots=True, eq=False)
-class Held:
-    """A message that is leased. ``leased_until``: ms of the clock of leases; ``None``: until its holder goes."""
-
-    message: Message
-    leased_until: int | None
-    lane: int | None
-    is_acknowledged: bool = False
-    handed_at: int = 0
-    """The time when its consumer got it, by the same clock."""
-    is_renewed: bool = False
-    """It lasts longer than it did when the message came."""
-
-    @property
-    def position(self) -> int:
-        return self.message.position
-
-    @property
-    def fence(self) -> int | None:
-        return self.message.lease.fence
-
 
 LAST: Final = 2**63
 
@@ -68,7 +44,7 @@ class Flow:
         self,
         names: Sequence[str],
         granted: Granted,
-        batch: Batch[Held],
+        batch: Batch,
         wanted: Filter | None,
         clock: Callable[[], int],
         events: Events,
@@ -89,7 +65,7 @@ class Flow:
         """Acknowledgements that came when their leases had ended."""
         self._clock = clock
         self._events = events
-        self._backlog: Backlog[Held] = Backlog(granted.backlog, granted.lease)
+        self._backlog = Backlog()
         self._batch = batch
         self._behind: list[Held] = []
         """Messages that are acknowledged while one before them in their group is not: they can be settled behind it."""
@@ -141,18 +117,23 @@ class Flow:
         with self._lock:
             if not self._is_used:
                 return None
-            renewed_at = self._backlog.renewed_at(self._stuck()) if self.is_attended else None
-            return min((at for at in (self._batch.due_at, renewed_at, self._left_at) if at is not None), default=None)
+            all_of_it = self._batch.due_at, self._renewed_at, self._left_at
+            return min((at for at in all_of_it if at is not None), default=None)
 
     @property
     def _is_used(self) -> bool:
         return bool(self._backlog.unsettled or self._batch.waiting)
 
     @property
+    def _renewed_at(self) -> int | None:
+        """When leases of what waits are to be renewed, while its consumer is there."""
+        return self._backlog.renewed_at(self.granted.lease, self._stuck()) if self.is_attended else None
+
+    @property
     def _left_at(self) -> int | None:
         """When what waits is left by its consumer, unless that comes before: see ``is_attended``. ``None``: never."""
         lease = self.granted.lease
-        if lease is None or self._waiters or not self._backlog.has_next:
+        if lease is None or self._waiters or self._backlog.next is None:
             return None
         left_at = self._came_at + lease
         return left_at if left_at > self._clock() or self._loose() else None
@@ -172,9 +153,8 @@ class Flow:
                 return False
             self._forget_ended(now)
             is_full = self._batch.is_due(now) or bool(self._batch.waiting and self.is_starved)
-            is_left = self._left_at is not None and self._left_at <= now
-            renewed_at = self._backlog.renewed_at(self._stuck()) if self.is_attended else None
-            return is_full or (self.is_open and (is_left or (renewed_at is not None and renewed_at <= now)))
+            ahead = (self._renewed_at, self._left_at) if self.is_open else ()
+            return is_full or any(at is not None and at <= now for at in ahead)
 
     def _forget_ended(self, now: int) -> None:
         for one in self._backlog.forget_ended(now):
@@ -257,7 +237,7 @@ class Flow:
     def handed_over(self) -> list[int]:
         """The positions of the messages that the consumer has, acknowledged ones included that are not sent."""
         with self._lock:
-            return self._backlog.handed_over
+            return [one.position for one in self._backlog.at_consumer]
 
     def lasts(self, message: Message) -> bool:
         """Whether the message is here and its lease lasts, as far as this clock tells."""
@@ -382,7 +362,7 @@ class Flow:
 
     def to_renew(self) -> list[Held]:
         with self._lock:
-            return self._backlog.to_renew(self._clock(), self._stuck()) if self.is_attended else []
+            return self._backlog.to_renew(self._clock(), self.granted.lease, self._stuck()) if self.is_attended else []
 
     def to_take_back(self) -> list[Held]:
         """Messages that wait for a consumer that does not come: it is not to be charged for what it has not begun."""

@@ -3,27 +3,87 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, get_args
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Literal, get_args
 
 from wsrm_mq.errors import ConfigurationError, LeaseLost, OutOfOrder
+from wsrm_mq.events.inert import as_error, as_text
+from wsrm_mq.queue import settling
 from wsrm_mq.queue.leasing import Leased
+from wsrm_mq.queue.policies import FOREVER
 from wsrm_mq.queue.settling import Lease, Settlement
+from wsrm_mq.store.transaction import Transaction as Unit
 
 Answer = Literal["ack", "cancel", "expire"]
+Action = Literal["ack", "release", "nack", "reject", "expire", "renew", "hand_back"]
+RETURNS: Final = ("release", "nack", "hand_back")
+"""Actions that put a message back, and all of its group behind it."""
+Verb = Callable[[Unit, Sequence[Lease]], list[Settlement]]
+_PLAIN: Final[dict[str, Verb]] = {
+    "ack": settling.ack,
+    "release": settling.release,
+    "expire": settling.expire,
+    "hand_back": settling.hand_back,
+}
 
 
-class Settles(Protocol):
+def verb_of(action: Action, reason: str | None, lease: int | None) -> Verb:
+    """The verb of an action. ``reason``: the error of ``nack`` and ``reject``; ``lease``: the ms of ``renew``."""
+    if action == "nack":
+        return partial(settling.nack, error=reason or "")
+    if action == "reject":
+        return partial(settling.reject, error=reason or None)
+    return partial(settling.renew, lease=lease) if action == "renew" else _PLAIN[action]
+
+
+class Settling(ABC):
     """Settles messages that were received: a node, or a subscription."""
 
     @property
-    def home(self) -> object: ...
-    def ack(self, messages: Sequence[Message], /) -> list[Settlement]: ...
-    def release(self, messages: Sequence[Message], /) -> list[Settlement]: ...
-    def nack(self, messages: Sequence[Message], error: object = ..., /) -> list[Settlement]: ...
-    def reject(self, messages: Sequence[Message], reason: object = ..., /) -> list[Settlement]: ...
-    def expire(self, messages: Sequence[Message], /) -> list[Settlement]: ...
-    def renew(self, messages: Sequence[Message], lease: float | None = ..., /) -> list[Settlement]: ...
+    def home(self) -> object:
+        """The node whose store has the messages that it settles: itself."""
+        return self
+
+    @abstractmethod
+    def settle_messages(
+        self, messages: Sequence[Message], action: Action, *, reason: str | None = None, seconds: float | None = None
+    ) -> list[Settlement]:
+        """Settle messages in one way; answers what became of each. See ``ack``."""
+
+    def ack(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages are taken; answers what became of each. Raises ``LeaseLost`` where the lease of one had ended:
+        the others are settled all the same."""
+        return self.settle_messages(messages, "ack")
+
+    def release(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages go back to their places. See ``ack``."""
+        return self.settle_messages(messages, "release")
+
+    def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
+        """The consumer has failed with an error. See ``ack``."""
+        return self.settle_messages(messages, "nack", reason=_text(error))
+
+    def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
+        """The messages are dead letters at once, with ``reason`` as their last error. See ``ack``."""
+        return self.settle_messages(messages, "reject", reason=_text(reason) or None)
+
+    def expire(self, messages: Sequence[Message]) -> list[Settlement]:
+        """The messages are dead letters at once: they are no longer wanted. See ``ack``."""
+        return self.settle_messages(messages, "expire")
+
+    def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
+        """The leases begin anew, for ``lease`` seconds, or as long as the queue says. See ``ack``."""
+        return self.settle_messages(messages, "renew", seconds=lease)
+
+    def hand_back(self, messages: Sequence[Message]) -> list[Settlement]:
+        """Messages that no program has seen go back, and nothing is counted. See ``ack``."""
+        return self.settle_messages(messages, "hand_back")
+
+
+def _text(error: object) -> str:
+    return as_error(error) if isinstance(error, BaseException) else as_text(error)
 
 
 class Message:
@@ -36,7 +96,7 @@ class Message:
 
     def __init__(
         self,
-        node: Settles | None,
+        node: Settling | None,
         leased: Leased,
         leased_until: float | None,
         *,
@@ -127,6 +187,12 @@ class Message:
     def renew(self, lease: float | None = None) -> Settlement | None:
         """Its lease begins anew, for ``lease`` seconds, or as long as its queue says."""
         return None if self._node is None else self._node.renew([self], lease)[0]
+
+
+def shown(until: int, offset: int) -> float | None:
+    """The end of a lease in seconds since the epoch; ``None``: it lasts until its holder goes. ``until`` is
+    of the clock of leases, which ``offset`` ms lead from to the time of day."""
+    return None if until >= FOREVER else (until + offset) / 1000
 
 
 def all_kept(messages: Sequence[Message], answers: list[Settlement]) -> list[Settlement]:

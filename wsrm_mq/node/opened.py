@@ -19,13 +19,11 @@ from wsrm_mq.node.at_exit import send_at_exit
 from wsrm_mq.node.checks import check_who
 from wsrm_mq.node.doorbell import Doorbell
 from wsrm_mq.node.flow import Flow
-from wsrm_mq.node.message import Message
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.node.supply import Supply
 from wsrm_mq.node.transactions import Transacting, Transaction
 from wsrm_mq.queue import clearing, declaring
-from wsrm_mq.queue.leasing import Leased
-from wsrm_mq.queue.policies import FOREVER, Durability
+from wsrm_mq.queue.policies import Durability
 from wsrm_mq.queue.policy import QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
 from wsrm_mq.queue.retention import Pruned
@@ -82,17 +80,11 @@ class Opened(Transacting[Transaction]):
         self.telling = telling
         self.store = store
         self._pid = os.getpid()
-        self.supply = Supply(
-            self.store,
-            self._message_of,
-            lambda: self.doorbell.nudge(),
-            lambda: self.doorbell.settled(),
-            lambda: self.doorbell.tell_soon(),
-        )
+        self._subscriptions: dict[Flow, Subscription] = {}
         self.doorbell = Doorbell(self.store, self.telling, self._rung, self._look)
+        self.supply = Supply(self.store, self.doorbell, self._subscriptions)
         self.upkeep = Upkeep(self.store, self.telling)
         super().__init__(Transaction)
-        self._subscriptions: dict[Flow, Subscription] = {}
         self._turn = 0
         self._is_drained = False
         """The last lease was of all that was ready."""
@@ -106,11 +98,6 @@ class Opened(Transacting[Transaction]):
 
     is_express = False
     """Its store is that of express messages."""
-
-    @property
-    def home(self) -> Self:
-        """The node whose store has the messages that it settles: itself."""
-        return self
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -182,11 +169,7 @@ class Opened(Transacting[Transaction]):
 
     def forget(self, flow: Flow) -> None:
         """The subscription of a flow is closed."""
-        self.supply.remove(flow)
         self._subscriptions.pop(flow, None)
-
-    def _message_of(self, flow: Flow, one: Leased, offset: int) -> Message:
-        return Message(self._subscriptions.get(flow), one, shown(one.until, offset))
 
     def begin(self) -> Transaction:
         """See ``Transacting.begin``. Raises ``StoreUnavailable`` in a fork, and where the node is closed."""
@@ -278,12 +261,6 @@ def leave(tx: Unit) -> None:
         continue
     tx.execute(queues.LEAVE, {"key": tx.instance, "now": tx.now})
     tx.count_now()
-
-
-def shown(until: int, offset: int) -> float | None:
-    """The end of a lease in seconds since the epoch; ``None``: it lasts until its holder goes. ``until`` is
-    of the clock of leases, which ``offset`` ms lead from to the time of day."""
-    return None if until >= FOREVER else (until + offset) / 1000
 
 
 KEPT: Final = QueuePolicy(retain=3_600_000)

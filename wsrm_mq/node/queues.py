@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal
 
-from wsrm_mq.node.checks import check_position, filter_of
+from wsrm_mq.node.checks import check_number, filter_of
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.neighbours import Neighbouring, Offer, offer
 from wsrm_mq.node.opened import Opened
@@ -52,8 +52,8 @@ class Queues(Neighbouring, Opened):
 
     def positions(self, queue: str, *, after: int = 0, limit: int = 10_000) -> list[int]:
         """The positions of the messages that ``peek`` shows: the first ``limit`` behind ``after``, in order."""
-        check_position("after", after)
-        check_position("limit", limit, 1)
+        check_number("after", after)
+        check_number("limit", limit, 1)
         found: list[int] = []
         for place, _names in self.places([queue]):
             with place.reader() as db:
@@ -77,9 +77,9 @@ class Queues(Neighbouring, Opened):
         """Give up what is not leased, between two positions where those are given. It is done in parts, between which
         others write; what is put meanwhile stays. ``actor``: who, for the ledger."""
         self.refuse_in_transaction("What is purged")
-        check_position("lower", lower)
+        check_number("lower", lower)
         if upper is not None:
-            check_position("upper", upper)
+            check_number("upper", upper)
         self.call(lambda tx: tx.add_ledger("queue_purged", declaring.declared(tx, queue).key, actor=actor), drains=True)
         return clearing.together(place.purged(queue, lower, upper) for place, _names in self.places([queue]))
 
@@ -176,8 +176,8 @@ class Queues(Neighbouring, Opened):
     def peek(self, queue: str, *, after: int = 0, limit: int = 50, filter: str | Filter | None = None) -> list[Message]:
         """Look at up to ``limit`` messages behind the position ``after``, whatever their state; nothing changes. Raises
         ``PeekForbidden``."""
-        check_position("after", after)
-        check_position("limit", limit, 1)
+        check_number("after", after)
+        check_number("limit", limit, 1)
         wanted = filter_of(filter)
         seen: list[Message] = []
         for place, _names in self.places([queue]):
@@ -189,7 +189,7 @@ class Queues(Neighbouring, Opened):
 
     def get(self, queue: str, position: int) -> Message | None:
         """Look at the message at ``position``; ``None`` where it is not in the queue, or settled."""
-        check_position("position", position)
+        check_number("position", position)
         for place, _names in self.places([queue]):
             with place.reader() as db:
                 found = declaring.read(db, queue)

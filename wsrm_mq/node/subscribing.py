@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from wsrm_mq.errors import ConfigurationError
-from wsrm_mq.node.checks import check_who, names_of
+from wsrm_mq.node.checks import check_number, check_who, names_of
 from wsrm_mq.node.handling import Consumer
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.message import Message, Settling
 from wsrm_mq.node.payload import LATEST
 from wsrm_mq.node.subscription import Acknowledging, Subscription
 from wsrm_mq.queue.policies import ms
@@ -19,7 +19,7 @@ from wsrm_mq.queue.subscribing import Terms
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class Subscribing(ABC):
+class Subscribing(Settling):
     """The part of a node that begins subscriptions."""
 
     name: str | None
@@ -63,9 +63,9 @@ class Subscribing(ABC):
             queue, filter = self.subscribe_durable(topic, name, client=client, filter=filter), None
         if not queue:
             raise ConfigurationError("A subscription is to a `queue`, to several, or to a `topic`: give one.")
-        check_count("max_backlog", max_backlog)
+        check_number("max_backlog", max_backlog, 1)
         if ack_batch is not None:
-            check_count("ack_batch", ack_batch)
+            check_number("ack_batch", ack_batch, 1)
         if not isinstance(ack_timeout, int | float) or not 0 < ack_timeout <= LATEST:
             raise ConfigurationError(f"`ack_timeout` is {ack_timeout!r}; it is more than 0 seconds.")
         terms = Terms(client or self.name or "", name, max_backlog, lease_ms(lease), filter)
@@ -85,7 +85,7 @@ class Subscribing(ABC):
         """Have ``function`` called with each message of a queue, or of a ``topic``, by ``threads`` threads: it is
         acknowledged when that returns, and has failed when it raises. ``max_backlog``: one message a thread, if none is
         given. The other ``options`` are those of ``subscribe``."""
-        check_count("threads", threads)
+        check_number("threads", threads, 1)
         called = callable_of(function)
         if iscoroutinefunction(called):
             raise ConfigurationError(
@@ -113,8 +113,3 @@ def lease_ms(lease: float | None) -> int | None:
     if not isinstance(lease, int | float) or not 0 < lease <= LATEST:
         raise ConfigurationError(f"`lease` is {lease!r}; it is more than 0 seconds, or None for what the queue says.")
     return ms(lease)
-
-
-def check_count(option: str, value: object) -> None:
-    if not isinstance(value, int) or not 1 <= value < 2**63:
-        raise ConfigurationError(f"`{option}` is {value!r}; it is at least 1 and below 2**63.")

@@ -8,14 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq.errors import KeeperGone, SubscriptionClosed, WSRMError
 from wsrm_mq.events.telling import Events
+from wsrm_mq.node.backlog import Held
 from wsrm_mq.node.batching import Batch, batch_size
 from wsrm_mq.node.checks import check_seconds
-from wsrm_mq.node.flow import Flow, Held, Rest
-from wsrm_mq.node.message import Message, Settles
+from wsrm_mq.node.flow import Flow, Rest
+from wsrm_mq.node.message import RETURNS, Action, Message, Settling
 from wsrm_mq.queue import filters
 from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.subscribing import Granted, Terms
@@ -43,7 +45,7 @@ class Supplies(Protocol):
     def acknowledged(self, flow: Flow, message: Message) -> None: ...
 
 
-class Home(Settles, Protocol):
+class Home(Protocol):
     """The node that a subscription is of: what it asks where its messages are."""
 
     @property
@@ -53,6 +55,9 @@ class Home(Settles, Protocol):
     @property
     def in_transaction(self) -> bool: ...
     def at_commit(self, told: Callable[[], object]) -> None: ...
+    def settle_messages(
+        self, messages: Sequence[Message], action: Action, *, reason: str | None = ..., seconds: float | None = ...
+    ) -> list[Settlement]: ...
     def begun(self, names: Sequence[str], terms: Terms, acknowledging: Acknowledging) -> Subscription: ...
     def send(self, acknowledged: Sequence[Held]) -> Future[list[Settlement]]:
         """Have acknowledgements sent now."""
@@ -72,7 +77,7 @@ class Home(Settles, Protocol):
     def forget(self, flow: Flow) -> None: ...
 
 
-class Subscription:
+class Subscription(Settling):
     """Made by ``Node.subscribe``. ``for message in subscription`` acknowledges each message when the next is asked for,
     unless it was settled before, and ends when the subscription is closed meanwhile: ``closed_by`` says by whom. It
     settles its messages: acknowledgements are sent in batches, all else at once."""
@@ -298,10 +303,18 @@ class Subscription:
 
     # its messages, which are settled by it
 
-    def ack(self, messages: Sequence[Message]) -> list[Settlement]:
-        """The messages are taken. Their acknowledgements wait for their batch; where there is none, or a lease seems to
-        have ended, they are sent at once: then ``LeaseLost`` is raised for one that has."""
-        return [self._ack(one) for one in messages]
+    def settle_messages(
+        self, messages: Sequence[Message], action: Action, *, reason: str | None = None, seconds: float | None = None
+    ) -> list[Settlement]:
+        """Acknowledgements wait for their batch; where there is none, or a lease seems to have ended, they are sent at
+        once: then ``LeaseLost`` is raised for one that has."""
+        if action == "ack":
+            return [self._ack(one) for one in messages]
+        if action != "renew":
+            return self._at_once(messages, action, reason)
+        answers = self._node.settle_messages(messages, action, seconds=self._lease if seconds is None else seconds)
+        self.renewed(messages, seconds)
+        return answers
 
     def _ack(self, message: Message) -> Settlement:
         if self.flow.is_acknowledged(message):
@@ -309,24 +322,7 @@ class Subscription:
         if self.flow.is_batching and self.flow.lasts(message) and not self._node.in_transaction:
             self.acknowledge(message)
             return Settlement.SETTLED
-        return self._at_once(self._node.ack, [message])[0]
-
-    def release(self, messages: Sequence[Message]) -> list[Settlement]:
-        return self._at_once(self._node.release, messages, is_returned=True)
-
-    def nack(self, messages: Sequence[Message], error: object = "") -> list[Settlement]:
-        return self._at_once(lambda these: self._node.nack(these, error), messages, is_returned=True)
-
-    def reject(self, messages: Sequence[Message], reason: object = "") -> list[Settlement]:
-        return self._at_once(lambda these: self._node.reject(these, reason), messages)
-
-    def expire(self, messages: Sequence[Message]) -> list[Settlement]:
-        return self._at_once(self._node.expire, messages)
-
-    def renew(self, messages: Sequence[Message], lease: float | None = None) -> list[Settlement]:
-        answers = self._node.renew(messages, self._lease if lease is None else lease)
-        self.renewed(messages, lease)
-        return answers
+        return self._at_once([message], "ack")[0]
 
     def renewed(self, messages: Sequence[Message], lease: float | None = None) -> None:
         """The leases of these have begun anew in the store, for ``lease`` seconds or as long as its own."""
@@ -362,25 +358,20 @@ class Subscription:
         lease = self.flow.granted.lease
         return None if lease is None else lease / 1000
 
-    def _at_once(
-        self,
-        verb: Callable[[Sequence[Message]], list[Settlement]],
-        messages: Sequence[Message],
-        *,
-        is_returned: bool = False,
-    ) -> list[Settlement]:
+    def _at_once(self, messages: Sequence[Message], action: Action, reason: str | None = None) -> list[Settlement]:
         if any(self.flow.is_acknowledged(one) for one in messages):
             return [Settlement.ALREADY_SETTLED] * len(messages)
         if any(one.number is not None for one in messages):
             self.send_before()
+        gone = partial(self.gone, messages, is_returned=action in RETURNS)
         if self._node.in_transaction:
-            answers = verb(messages)
-            self._node.at_commit(lambda: self.gone(messages, is_returned=is_returned))
+            answers = self._node.settle_messages(messages, action, reason=reason)
+            self._node.at_commit(gone)
             return answers
         try:
-            return verb(messages)
+            return self._node.settle_messages(messages, action, reason=reason)
         finally:
-            self.gone(messages, is_returned=is_returned)
+            gone()
 
     def gone(self, messages: Sequence[Message], *, is_returned: bool) -> None:
         """Its consumer has these no longer, whichever of its parts they are of. ``is_returned``: they have gone back,
@@ -395,6 +386,6 @@ def flow_of(
     node: Home, names: Sequence[str], granted: Granted, wanted: Filter | None, acknowledging: Acknowledging
 ) -> Flow:
     """The flow of a subscription that was granted: it is empty."""
-    batch: Batch[Held] = Batch(batch_size(acknowledging.batch, granted.backlog), acknowledging.timeout)
+    batch = Batch(batch_size(acknowledging.batch, granted.backlog), acknowledging.timeout)
     is_parallel = acknowledging.is_parallel
     return Flow(names, granted, batch, wanted, node.supply.clock, node.telling, is_parallel=is_parallel)

@@ -9,13 +9,15 @@ where something is ready: thousands that wait cost no transaction.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from wsrm_mq.errors import StoreError, StoreUnavailable, UnknownQueue, WSRMError
-from wsrm_mq.node.flow import Flow, Held, Rest
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.backlog import Held
+from wsrm_mq.node.doorbell import Doorbell
+from wsrm_mq.node.flow import Flow, Rest
+from wsrm_mq.node.message import Message, Settling, shown
 from wsrm_mq.node.sharing import Load, shares
 from wsrm_mq.queue import declaring, settling
 from wsrm_mq.queue.declaring import Declared, declared
@@ -51,25 +53,13 @@ class Turn(NamedTuple):
 
 
 class Supply:
-    """The supply of one node. ``message_of`` makes the message that the consumer of a flow gets. ``nudge``: has the
-    watch look sooner."""
+    """The supply of one node, which rings its ``doorbell``. ``of``: those that settle the messages of each flow."""
 
-    def __init__(
-        self,
-        store: Store,
-        message_of: Callable[[Flow, Leased, int], Message],
-        nudge: Callable[[], None],
-        settled: Callable[[], None],
-        tell: Callable[[], None],
-    ) -> None:
-        """``settled`` is told when acknowledgements have made room. ``tell`` wakes who waits, in whatever process."""
+    def __init__(self, store: Store, doorbell: Doorbell, of: Mapping[Flow, Settling]) -> None:
         self._store = store
-        self._message_of = message_of
-        self._nudge = nudge
-        self._settled = settled
-        self._tell = tell
+        self._doorbell = doorbell
+        self._of = of
         self.clock: Callable[[], int] = store.believed.steady or store.clock
-        self._flows: list[Flow] = []
         self._lock = threading.Lock()
         self._under_way = False
         self._asked: set[Flow] = set()
@@ -84,16 +74,7 @@ class Supply:
 
     @property
     def flows(self) -> list[Flow]:
-        return list(self._flows)
-
-    def add(self, flow: Flow) -> None:
-        with self._lock:
-            self._flows = [*self._flows, flow]
-        self.ask(flow)
-
-    def remove(self, flow: Flow) -> None:
-        with self._lock:
-            self._flows = [one for one in self._flows if one is not flow]
+        return list(self._of)
 
     def look(self) -> float:
         """The watch calls it: ask where something is due. Answers after how many seconds it looks again."""
@@ -117,7 +98,7 @@ class Supply:
         due_at = flow.due_at()
         if due_at is not None and due_at < self._looks_at:
             self._looks_at = due_at
-            self._nudge()
+            self._doorbell.nudge()
 
     def rung(self) -> None:
         """Something may be ready: have it leased, where there is room for it."""
@@ -144,11 +125,11 @@ class Supply:
                 return
             now = self.clock()
             due = {flow for flow in asked if flow.is_due(now)}
-            waiting = {flow for flow in (self._flows if is_rung else asked) if flow.has_room} - due
+            waiting = {flow for flow in (self.flows if is_rung else asked) if flow.has_room} - due
             ready = self._ready({flow.names for flow in waiting})
             taking = {flow for flow in waiting if flow.names in ready}
             if due or taking:
-                self._turn(due, [flow for flow in self._flows if flow in due or flow in taking])
+                self._turn(due, [flow for flow in self.flows if flow in due or flow in taking])
                 return
 
     def _ready(self, queues: set[tuple[str, ...]]) -> set[tuple[str, ...]]:
@@ -285,13 +266,13 @@ class Supply:
         finally:
             self._under_way = False
         if sent and error is None:
-            self._settled()
+            self._doorbell.settled()
         if turn is not None and (
             turn.has_returned
             or any(held.message.frees_others for found in sent.values() for held in found)
             or any(one.is_barrier or one.is_told for leased in turn.leased.values() for one in leased)
         ):
-            self._tell()
+            self._doorbell.tell_soon()
         if error is None:
             self.ask()
 
@@ -311,7 +292,7 @@ class Supply:
 
     def _held(self, flow: Flow, one: Leased, offset: int) -> Held:
         until = None if one.until >= FOREVER else one.until
-        return Held(self._message_of(flow, one, offset), until, one.seen.lane)
+        return Held(Message(self._of.get(flow), one, shown(one.until, offset)), until, one.seen.lane)
 
     def _give_back(self, rest: Rest) -> None:
         if any(rest):

@@ -19,9 +19,8 @@ class Begun:
     """Acts of one thread that are committed together. ``positions``: once it is committed, those of the messages that
     were put, in their order."""
 
-    def __init__(self, commit: Callable[[], object], roll_back: Callable[[], None]) -> None:
-        self._commit = commit
-        self._roll_back = roll_back
+    def __init__(self, node: Transacting[Any]) -> None:
+        self._node = node
         self.committed: list[Callable[[], object]] = []
         """Called when it is committed."""
         self.positions: list[int] = []
@@ -31,9 +30,9 @@ class Begun:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._commit()
+            self._node.commit()
         else:
-            self._roll_back()
+            self._node.rollback()
 
 
 B = TypeVar("B", bound=Begun)
@@ -42,7 +41,7 @@ B = TypeVar("B", bound=Begun)
 class Transacting(ABC, Generic[B]):
     """The part of a node that begins and ends transactions."""
 
-    def __init__(self, kind: Callable[[Callable[[], object], Callable[[], None]], B]) -> None:
+    def __init__(self, kind: Callable[[Transacting[B]], B]) -> None:
         self._kind = kind
         self._own: ContextVar[B | None] = ContextVar("transaction", default=None)
         """The transaction of a thread, or of a task of asyncio."""
@@ -60,7 +59,7 @@ class Transacting(ABC, Generic[B]):
         """Begin a transaction, which ``commit`` or ``rollback`` ends."""
         if self._open_one is not None:
             raise TransactionAlreadyStarted("This thread has begun a transaction. End it: `commit()` or `rollback()`.")
-        begun = self._kind(self.commit, self.rollback)
+        begun = self._kind(self)
         self._own.set(begun)
         return begun
 
@@ -99,8 +98,8 @@ class Transacting(ABC, Generic[B]):
 class Transaction(Begun):
     """A transaction of a node over a store: each act is a verb."""
 
-    def __init__(self, commit: Callable[[], object], roll_back: Callable[[], None]) -> None:
-        super().__init__(commit, roll_back)
+    def __init__(self, node: Transacting[Any]) -> None:
+        super().__init__(node)
         self.home: Opened | None = None
         """The node in whose store it is committed: that of its first act."""
         self.verbs: list[Callable[[Unit], Any]] = []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node import Node
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.message import Action, Message, verb_of
 from wsrm_mq.queue import settling
 from wsrm_mq.queue.expiring import holder_left
 from wsrm_mq.queue.policies import ms
@@ -19,11 +19,8 @@ from wsrm_mq.queue.settling import Lease, Settlement
 from wsrm_mq.server.rights import Principal
 from wsrm_mq.store.transaction import Transaction as Unit
 
-Action = Literal["ack", "release", "nack", "reject", "expire", "renew", "hand_back"]
 ENDS: Final[tuple[Action, ...]] = ("ack", "release", "nack", "reject", "expire")
 """Actions by which a consumer is done with a message."""
-RETURNS: Final = ("release", "nack", "hand_back")
-"""Actions that put a message back, and all of its group behind it."""
 
 
 class Settle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,14 +69,8 @@ def settled(acts: Sequence[Settle], tx: Unit) -> list[Settlement]:
     answers: list[Settlement] = []
     for (action, reason, seconds), group in groupby(acts, attrgetter("action", "reason", "seconds")):
         leases = [Lease(act.position, act.lease) for act in group]
-        if action == "nack":
-            answers += settling.nack(tx, leases, reason)
-        elif action == "reject":
-            answers += settling.reject(tx, leases, error=reason or None)
-        elif action == "renew":
-            answers += settling.renew(tx, leases, None if seconds is None else ms(seconds))
-        else:
-            answers += _PLAIN[action](tx, leases)
+        verb = hand_back if action == "hand_back" else verb_of(action, reason, None if seconds is None else ms(seconds))
+        answers += verb(tx, leases)
     return answers
 
 
@@ -87,14 +78,6 @@ def hand_back(tx: Unit, leases: Sequence[Lease]) -> list[Settlement]:
     """Leases go back. A message that is delivered at most once does not come again, and that is on record."""
     holder_left(tx, leases, "its consumer has not got it, or not begun it")
     return settling.hand_back(tx, leases)
-
-
-_PLAIN: Final[dict[str, Callable[[Unit, Sequence[Lease]], list[Settlement]]]] = {
-    "ack": settling.ack,
-    "release": settling.release,
-    "expire": settling.expire,
-    "hand_back": hand_back,
-}
 
 
 def collect(act: Settle, message: Message) -> None:

@@ -29,13 +29,13 @@ from wsrm_mq.errors import (
     SubscriptionClosed,
 )
 from wsrm_mq.node import Node
-from wsrm_mq.node.message import Message
+from wsrm_mq.node.message import RETURNS, Message
 from wsrm_mq.node.opened import Opened
 from wsrm_mq.node.subscription import Subscription
 from wsrm_mq.queue import declaring, settling, subscribing
 from wsrm_mq.queue.expiring import holder_died, holder_left
 from wsrm_mq.queue.settling import Lease, Settlement
-from wsrm_mq.server.acts import RETURNS, PutOne, Settle, collect, hand_back, settled
+from wsrm_mq.server.acts import PutOne, Settle, collect, hand_back, settled
 from wsrm_mq.server.answers import Answers, Consumer
 from wsrm_mq.server.bounds import Bounds, Use
 from wsrm_mq.server.waiting import Lines, Wanted, give_back, taken
