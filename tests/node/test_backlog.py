@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from wsrm_mq.events.telling import Events
 from wsrm_mq.node.backlog import Backlog
+from wsrm_mq.node.batching import Batch
+from wsrm_mq.node.flow import Flow
+from wsrm_mq.queue.subscribing import Granted
 
 pytestmark = pytest.mark.local("tests a part of the local node by itself")
 
@@ -107,3 +111,10 @@ def test_what_is_left_is_told_apart_by_whether_the_consumer_has_it() -> None:
     assert [one.position for one in waiting] == [2, 3]
     assert [one.position for one in handed] == [1]
     assert queue.unsettled == 0
+
+
+def test_leases_of_a_subscription_that_was_begun_anew_are_renewed_by_its_new_terms() -> None:
+    flow = Flow(["orders"], Granted(1, 10, None, "web"), Batch(1, 1_000), None, lambda: 0, Events())
+    flow.begun_anew(Granted(2, 10, 300, "web"))
+    flow.arrive([cast(Any, Message(1, 300))])
+    assert flow.due_at() == 150

@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[str, Callable[[Anything], object]]] = {
     "a policy of a wrong type": ("a number of seconds, or None", lambda node: node.declare("orders", lease="x")),
     "a position that is a text": ("a whole number", lambda node: node.get("orders", "x")),
     "a limit that is a text": ("a whole number", lambda node: node.peek("orders", limit="x")),
-    "a limit below 1": ("from 1 on", lambda node: node.peek("orders", limit=-1)),
+    "a limit below 1": ("at least 1", lambda node: node.peek("orders", limit=-1)),
     "a bound of a purge that is a text": ("a whole number", lambda node: node.purge("orders", "a")),
     "a position to settle that is a text": ("a whole number", lambda node: node.ack_at("orders", "x")),
     "one position to settle for several": ("a list of positions", lambda node: node.ack_many("orders", 7)),

@@ -20,7 +20,6 @@ from wsrm_mq.events.telling import Event
 from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.sequence.faults import UnknownSequence
 from wsrm_mq.source import RMSource
-from wsrm_mq.source.listening import Posted
 from wsrm_mq.testing import WSRM_1_0, WSRM_1_1, HTTPAnswer, HTTPWire, Reply
 
 HERE: Final = "http://here.example/acks"
@@ -147,7 +146,7 @@ def test_a_sequence_that_was_not_told_the_address_is_unknown_there(source: Sourc
     put(source)
     assert partner.within(lambda: partner.places == [(ONE, 1)])
     fields = [("Content-Type", partner.speak.content_type)]
-    told = source._heard("http://else.example/", Posted(fields, partner.saying_ack(ONE, (1, 1))))
+    told = source._heard("http://else.example/", Answer(200, "OK", fields, partner.saying_ack(ONE, (1, 1))))
     assert Reply.parse(told.content).fault.subcode == "UnknownSequence"
     assert source.waiting == 1
 

@@ -35,7 +35,7 @@ from wsrm_mq.client.forms import (
 from wsrm_mq.client.gathering import Gathering
 from wsrm_mq.client.line import WAIT_SECONDS, Line
 from wsrm_mq.client.supply import RemoteSupply, leave
-from wsrm_mq.errors import ConfigurationError, KeeperGone, NotFound, QuotaExceeded, WSRMError
+from wsrm_mq.errors import KeeperGone, NotFound, QuotaExceeded, WSRMError
 from wsrm_mq.events.telling import Events
 from wsrm_mq.node.at_exit import send_at_exit
 from wsrm_mq.node.backlog import Held
@@ -46,11 +46,10 @@ from wsrm_mq.node.checks import (
     check_messages,
     check_number,
     check_positions,
-    check_seconds,
+    check_receive,
     check_waits,
     check_who,
     filter_of,
-    names_of,
 )
 from wsrm_mq.node.consuming import Received
 from wsrm_mq.node.flow import Flow, Rest
@@ -285,13 +284,7 @@ class RemoteNode(Neighbouring, Subscribing, Putting[RemoteTransaction, Payload])
         filter: str | None = None,
     ) -> Received:
         """``receive``, on the loop of the line."""
-        names = names_of(queue)
-        if not names:
-            raise ConfigurationError("There is no queue to receive from: name one, or several.")
-        check_number("max", max, 1)
-        check_seconds("wait", wait)
-        if max_bytes is not None:
-            check_number("max_bytes", max_bytes, 1)
+        names = check_receive(queue, max, max_bytes, wait)
         filter_of(filter)
         lease_ms(lease)
         where = ("queues", names[0], "leases") if len(names) == 1 else ("leases",)

@@ -194,15 +194,7 @@ class Feed:
         async with self._sends(acknowledged) as told:
             answers = settlements(await self._line.ask(settling(wanted), patience=0))
             told(answers[: len(acknowledged)])
-        if renewed:
-            settled = {
-                one.position
-                for one, answer in zip(renewed, answers[len(acknowledged) :], strict=True)
-                if answer is Settlement.SETTLED
-            }
-            kept = [one for one in renewed if one.position in settled]
-            gone = [one for one in renewed if one.position not in settled]
-            self.flow.renewed_ahead(kept, begun + (lasts or 0), gone)
+        self.flow.renewed_ahead(renewed, answers[len(acknowledged) :], begun + (lasts or 0))
 
     async def _mend(self, key: int, error: WSRMError) -> None:
         """Go on after an error: wait for a server that is away, begin a subscription anew that it has forgotten."""

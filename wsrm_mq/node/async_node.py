@@ -25,7 +25,6 @@ from wsrm_mq.node.subscribing import callable_of
 from wsrm_mq.node.subscription import CATCH_UP_SECONDS, Subscription
 from wsrm_mq.node.transactions import Transaction
 from wsrm_mq.queue.policies import QueuePolicy
-from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.topics import Published
 
 P = ParamSpec("P")
@@ -146,7 +145,7 @@ class AsyncSubscription:
             message = self.inner.hand_over(wake)
             if message is not None:
                 if message.redelivered:
-                    await self._sent_before(message)
+                    await self._send_before(message)
                 return message
             self.inner.ask()
             left = None if deadline is None else deadline - time.monotonic()
@@ -158,23 +157,15 @@ class AsyncSubscription:
             finally:
                 self.inner.unwait(wake)
 
-    async def _sent_before(self, message: Message) -> None:
+    async def _send_before(self, message: Message) -> None:
+        """See ``Subscription``."""
         try:
-            await self._send_before()
+            for one in self.inner.parts:
+                if one.flow.is_sending:
+                    await asyncio.to_thread(one.send_before)
         except BaseException:
             self.inner.keep_ahead(message)
             raise
-
-    async def _send_before(self) -> None:
-        """See ``Subscription``."""
-        for one in self.inner.parts:
-            acknowledged = one.flow.to_send(at_once=True)
-            if acknowledged or one.flow.is_sending:  # behind those that are under way
-                answers: list[Settlement] = []
-                with suppress(KeeperGone):  # those that it kept are gone with it
-                    answers = await asyncio.wrap_future(one.home.send(acknowledged))
-                one.flow.sent(acknowledged, answers.count(Settlement.LOST))
-                one.home.supply.ask(one.flow)
 
     async def catch_up(self) -> AsyncIterator[AsyncMessage]:
         """See ``Subscription.catch_up``."""

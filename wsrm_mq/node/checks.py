@@ -61,6 +61,18 @@ def check_number(option: str, value: object, least: int = 0) -> None:
         raise ConfigurationError(f"`{option}` is {value!r}; it is a whole number, at least {least} and below 2**63.")
 
 
+def check_receive(queue: object, max: object, max_bytes: object, wait: object) -> list[str]:
+    """Check what is to be received; answers the names of the queues."""
+    names = names_of(queue)
+    if not names:
+        raise ConfigurationError("There is no queue to receive from: name one, or several.")
+    check_number("max", max, 1)
+    check_seconds("wait", wait)
+    if max_bytes is not None:
+        check_number("max_bytes", max_bytes, 1)
+    return names
+
+
 def check_id(message_id: object) -> None:
     if not isinstance(message_id, str):
         raise ConfigurationError(f"`message_id` is {message_id!r}; it is a text.")

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final, cast
 
-from wsrm_mq.errors import ConfigurationError
 from wsrm_mq.node import checks
 from wsrm_mq.node.backlog import Held
 from wsrm_mq.node.doorbell import POLL_SECONDS
@@ -62,14 +61,8 @@ class Consuming(Subscribing, Opened):
         """Lease up to ``max`` messages of a queue, or of several with a fair part of each. ``wait``: so long, where
         nothing is ready. ``lease``: seconds, ``None``: as the queue says. Raises ``QueueBusy`` where another consumer
         alone reads a queue."""
-        names = checks.names_of(queue)
-        if not names:
-            raise ConfigurationError("There is no queue to receive from: name one, or several.")
-        checks.check_number("max", max, 1)
-        checks.check_seconds("wait", wait)
+        names = checks.check_receive(queue, max, max_bytes, wait)
         checks.check_who("consumer", consumer)
-        if max_bytes is not None:
-            checks.check_number("max_bytes", max_bytes, 1)
         wanted = checks.filter_of(filter)
         request = Request(max, max_bytes, lease_ms(lease), wanted, consumer or self.name or "", lessee)
         deadline = time.monotonic() + wait

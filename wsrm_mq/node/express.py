@@ -219,7 +219,8 @@ class Express:
     def ring(self) -> None:
         """Something may be ready in the store, or in a place of another process, or be kept since."""
         self._is_stale = True
-        for place in self._opened():
+        own = [] if self._own is None else [self._own.place]
+        for place in (*own, *self._others.values()):
             place.relayed.ring()
 
     def look(self) -> None:
@@ -271,14 +272,10 @@ class Express:
     def bury(self) -> None:
         """Have lost what dead processes kept, and leave their places."""
         keepers = set(self.keepers(fresh=True).values())
-        for keeper in keepers:
-            if self._node.store.instances.lives(keeper.name) is False:
-                self._lose(keeper)
-        self._leave(self._others.keys() - {keeper.name for keeper in keepers})
-
-    def _lose(self, keeper: Keeper) -> None:
-        self._node.call(lambda tx: express.lose(tx, keeper), wakes=True)
-        self._leave([keeper.name])
+        dead = {keeper for keeper in keepers if self._node.store.instances.lives(keeper.name) is False}
+        for keeper in dead:
+            self._node.call(partial(express.lose, keeper=keeper), wakes=True)
+        self._leave(self._others.keys() - {keeper.name for keeper in keepers - dead})
 
     def _leave(self, names: Iterable[str]) -> None:
         for name in list(names):
@@ -321,9 +318,6 @@ class Express:
         """This process is a fork of the one that keeps them: its peers shall not take this one for that."""
         if self._own is not None:
             self._own.sharing.abandon()
-
-    def _opened(self) -> list[Kept]:
-        return [*([] if self._own is None else [self._own.place]), *self._others.values()]
 
 
 def _declare(tx: Unit, queue: str, policy: QueuePolicy) -> None:

@@ -15,6 +15,7 @@ from wsrm_mq.node.batching import Batch
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.sharing import Load
 from wsrm_mq.queue import settling
+from wsrm_mq.queue.settling import Settlement
 from wsrm_mq.queue.subscribing import Granted
 from wsrm_mq.store.filtering import Filter
 from wsrm_mq.store.transaction import Transaction
@@ -371,12 +372,14 @@ class Flow:
             self._backlog.drop([one.position for one in left])
             return left
 
-    def renewed_ahead(self, kept: Sequence[Held], until: int, gone: Sequence[Held]) -> None:
-        """Leases of what waits were renewed, but for those that are ``gone``."""
+    def renewed_ahead(self, held: Sequence[Held], answers: Sequence[Settlement], until: int) -> None:
+        """Leases of what waits were renewed, as the ``answers`` say: what is not kept so is not handed over."""
+        answered = list(zip(held, answers, strict=True))
         with self._lock:
-            for one in kept:
-                self._backlog.renewed(one, until)
-            self._backlog.drop([one.position for one in gone])
+            for one, answer in answered:
+                if answer is Settlement.SETTLED:
+                    self._backlog.renewed(one, until)
+            self._backlog.drop([one.position for one, answer in answered if answer is not Settlement.SETTLED])
 
     def withdraw(self, leases: Mapping[int, int]) -> list[Message]:
         """The messages of these leases, which are fences by position, were settled otherwise: those that wait are not

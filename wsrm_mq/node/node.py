@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
-from wsrm_mq.errors import StoreError
+from wsrm_mq.errors import ConfigurationError, StoreError
+from wsrm_mq.events.telling import Events
 from wsrm_mq.node.apart import DeadLetters, Journal
+from wsrm_mq.node.at_exit import send_at_exit
 from wsrm_mq.node.checks import check_who
 from wsrm_mq.node.consuming import Consuming
 from wsrm_mq.node.express import Express
@@ -23,9 +26,13 @@ from wsrm_mq.queue.clearing import Cleared, Part
 from wsrm_mq.queue.policies import Durability, QueuePolicy
 from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
 from wsrm_mq.queue.subscribing import Terms
+from wsrm_mq.store.applications import CONSUMING
 from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.express import ExpressStore
+from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction as Unit
+
+_IN_MEMORY: Final = (":memory:", "sqlite://", "sqlite:///:memory:")
 
 
 class Place(Producing, Consuming, Queues):
@@ -54,9 +61,23 @@ class Node(Place):
         clock: Clock = wall_clock,
         quota: NodeQuota = NO_QUOTA,
     ) -> None:
-        """See ``wsrm_mq.connect``. ``quota``: what this node puts finds no room beyond it."""
+        """See ``wsrm_mq.connect``."""
+        quota.check()
+        if not isinstance(where, str | os.PathLike) or os.fspath(where) in ("", "sqlite:///"):
+            raise ConfigurationError(f"A store is a path, a directory, or sqlite:///path, and not {where!r}.")
+        if os.fspath(where) in _IN_MEMORY:
+            raise ConfigurationError(
+                f"{where!r}: a store is a file, which other processes use too. Name a path, in a directory of "
+                '`tempfile` where nothing is to be kept; messages in memory alone have `durability="express"`.'
+            )
+        check_who("name", name)
+        telling = Events()
+        store = Store(where, clock=clock, serving=CONSUMING, events=telling)
+        store.open()
         self.express = Express(self)
-        super().__init__(where, name, auto_create=auto_create, clock=clock, quota=quota)
+        super().__init__(store, telling, name, auto_create=auto_create, quota=quota)
+        _OPENED.add(self)
+        send_at_exit(self)
 
     def close(self) -> None:
         """Give back what is leased, which is no failure, and leave the store. The express messages that this process
@@ -160,6 +181,17 @@ class Node(Place):
         return super()._look()
 
 
+_OPENED: Final[WeakSet[Node]] = WeakSet()
+
+
+def _in_child() -> None:
+    for node in list(_OPENED):
+        node.abandon()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 class Kept(Place):
     """The express messages that one process keeps, beside the node that is over the store itself."""
 
@@ -168,7 +200,7 @@ class Kept(Place):
     def __init__(self, beside: Node, store: ExpressStore) -> None:
         self._beside = beside
         self.relayed = store.relayed
-        self._stand_on(store, beside.telling, beside.name, auto_create=False, quota=NO_QUOTA)
+        super().__init__(store, beside.telling, beside.name, auto_create=False, quota=NO_QUOTA)
         self._own, self._usual = beside._own, beside._usual  # a transaction is of the thread, whatever its store
 
     def has(self, queue: str) -> bool:

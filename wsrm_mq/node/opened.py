@@ -10,13 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
-from weakref import WeakSet
 
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.errors import ConfigurationError, StoreUnavailable, WSRMError
+from wsrm_mq.errors import StoreUnavailable, WSRMError
 from wsrm_mq.events.telling import Events
-from wsrm_mq.node.at_exit import send_at_exit
-from wsrm_mq.node.checks import check_who
 from wsrm_mq.node.doorbell import Doorbell
 from wsrm_mq.node.flow import Flow
 from wsrm_mq.node.subscription import Subscription
@@ -25,11 +22,9 @@ from wsrm_mq.node.transactions import Transacting, Transaction
 from wsrm_mq.queue import clearing, declaring
 from wsrm_mq.queue.policies import Durability
 from wsrm_mq.queue.policy import QueuePolicy
-from wsrm_mq.queue.quota import NO_QUOTA, NodeQuota
+from wsrm_mq.queue.quota import NodeQuota
 from wsrm_mq.queue.retention import Pruned
 from wsrm_mq.store import queues
-from wsrm_mq.store.applications import CONSUMING
-from wsrm_mq.store.clock import Clock, wall_clock
 from wsrm_mq.store.port import Connection
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction as Unit
@@ -38,42 +33,14 @@ if TYPE_CHECKING:
     from wsrm_mq.node.node import Place
 
 R = TypeVar("R")
-_IN_MEMORY: Final = (":memory:", "sqlite://", "sqlite:///:memory:")
 
 
 class Opened(Transacting[Transaction]):
     """A store that is opened, and what the parts of a node's API stand on: a verb that is run, and the watch."""
 
-    def __init__(
-        self,
-        where: str | os.PathLike[str],
-        name: str | None = None,
-        *,
-        auto_create: bool = True,
-        quota: NodeQuota = NO_QUOTA,
-        clock: Clock = wall_clock,
-    ) -> None:
+    def __init__(self, store: Store, telling: Events, name: str | None, *, auto_create: bool, quota: NodeQuota) -> None:
         """``name``: what its consumers are known by. ``auto_create``: a queue that is not there is declared by the
         first message that is put there. ``quota``: what this node puts finds no room beyond it."""
-        quota.check()
-        if not isinstance(where, str | os.PathLike) or os.fspath(where) in ("", "sqlite:///"):
-            raise ConfigurationError(f"A store is a path, a directory, or sqlite:///path, and not {where!r}.")
-        if os.fspath(where) in _IN_MEMORY:
-            raise ConfigurationError(
-                f"{where!r}: a store is a file, which other processes use too. Name a path, in a directory of "
-                '`tempfile` where nothing is to be kept; messages in memory alone have `durability="express"`.'
-            )
-        check_who("name", name)
-        telling = Events()
-        store = Store(where, clock=clock, serving=CONSUMING, events=telling)
-        store.open()
-        self._stand_on(store, telling, name, auto_create=auto_create, quota=quota)
-        _OPENED.add(self)
-        send_at_exit(self)
-
-    def _stand_on(
-        self, store: Store, telling: Events, name: str | None, *, auto_create: bool, quota: NodeQuota
-    ) -> None:
         self.name = name
         self._quota = quota
         self.auto_create = auto_create
@@ -242,17 +209,6 @@ class Opened(Transacting[Transaction]):
 
         self.store.submit(verb, committed, size=size, keep=keep, is_relaxed=is_relaxed)
         return done
-
-
-_OPENED: Final[WeakSet[Opened]] = WeakSet()
-
-
-def _in_child() -> None:
-    for node in list(_OPENED):
-        node.abandon()
-
-
-os.register_at_fork(after_in_child=_in_child)
 
 
 def leave(tx: Unit) -> None:

@@ -122,8 +122,6 @@ def _bytes_of(body: object) -> tuple[bytes, str | None]:
     try:
         text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return _utf8("The body", text), "application/json"
-    except ConfigurationError:
-        raise
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"The body is neither bytes nor text, and JSON cannot say it: {error}.") from None
 
@@ -153,8 +151,6 @@ def _object(properties: Mapping[str, object]) -> str:
         text = json.dumps(dict(properties), ensure_ascii=False, allow_nan=False)
         _utf8("One of the `properties`", text)
         return text
-    except ConfigurationError:
-        raise
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"JSON cannot say these `properties`: {error}.") from None
 

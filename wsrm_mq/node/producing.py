@@ -97,13 +97,7 @@ class Producing(Putting[Transaction, Put], Opened):
             durability = self._durability(queue, asked)
             place = self.place_of(queue, durability)
             verb = place.verb(queue, many, durability, durability)  # it is synced as a whole
-            at = len(open_one.positions)
-            open_one.positions += [0] * len(many)
-
-            def later(tx: Unit) -> None:
-                open_one.positions[at : at + len(many)] = verb(tx)
-
-            open_one.add(place, later, size)
+            open_one.put(place, verb, len(many), size)
             return [0] * len(many)
 
         def put(left: float | None) -> list[int]:
@@ -162,14 +156,8 @@ class Producing(Putting[Transaction, Put], Opened):
         open_one = self._open_one
         if open_one is not None:
             assumed = self._durability_of_topic(topic, durability)
-            at = len(open_one.positions)
-            open_one.positions.append(0)
             place, verb = self._publication(topic, one, assumed, assumed, mandatory=mandatory)  # synced as a whole
-
-            def later(tx: Unit) -> None:
-                open_one.positions[at] = verb(tx).position or 0
-
-            open_one.add(place, later, len(one.body))
+            open_one.put(place, lambda tx: [verb(tx).position or 0], 1, len(one.body))
             return Published(None, ())
 
         def publish(left: float | None) -> Published:

@@ -34,9 +34,9 @@ LEFT_SECONDS: Final = 0.1
 
 
 class Renewed(NamedTuple):
+    held: list[Held]
+    answers: list[Settlement]
     until: int
-    kept: list[Held]
-    gone: list[Held]
 
 
 class Turn(NamedTuple):
@@ -179,11 +179,12 @@ class Supply:
             settling.take_back(tx, left)
         acks = [one.message.lease for found in sent.values() for one in found]
         if acks:
-            answers = dict(zip(acks, settling.ack(tx, acks), strict=True))
+            told = dict(zip(acks, settling.ack(tx, acks), strict=True))
             for flow, found in sent.items():
-                turn.lost[flow] = sum(answers[one.message.lease] is Settlement.LOST for one in found)
+                turn.lost[flow] = sum(told[one.message.lease] is Settlement.LOST for one in found)
         for flow, found in renewed.items():
-            turn.renewed[flow] = _renewed(tx, flow, found)
+            answers = settling.renew(tx, [one.message.lease for one in found], flow.granted.lease)
+            turn.renewed[flow] = Renewed(found, answers, tx.measured + (flow.granted.lease or 0))
         groups: dict[tuple[str, ...], list[Flow]] = {}
         for flow in flows:
             if flow.is_open:
@@ -280,7 +281,7 @@ class Supply:
         for flow, held in sent.items():
             flow.sent(held, turn.lost[flow])
         for flow, renewed in turn.renewed.items():
-            flow.renewed_ahead(renewed.kept, renewed.until, renewed.gone)
+            flow.renewed_ahead(*renewed)
         for flow, wrong in turn.failed.items():
             self._give_back(flow.end(wrong))  # of its other queues
         for flow, leased in turn.leased.items():
@@ -320,10 +321,3 @@ def _leased(tx: Transaction, found: list[Declared], flow: Flow, count: int, turn
     except WSRMError as error:
         turn.failed[flow] = error
         return []
-
-
-def _renewed(tx: Transaction, flow: Flow, held: list[Held]) -> Renewed:
-    answers = settling.renew(tx, [one.message.lease for one in held], flow.granted.lease)
-    kept = [one for one, answer in zip(held, answers, strict=True) if answer is Settlement.SETTLED]
-    gone = [one for one in held if one not in kept]
-    return Renewed(tx.measured + (flow.granted.lease or 0), kept, gone)

@@ -117,6 +117,16 @@ class Transaction(Begun):
         self.verbs.append(verb)
         self.size += size
 
+    def put(self, home: Opened, verb: Callable[[Unit], list[int]], count: int, size: int) -> None:
+        """Have so many messages put at its end by ``verb``, which answers their positions. See ``add``."""
+        at = len(self.positions)
+
+        def later(tx: Unit) -> None:
+            self.positions[at : at + count] = verb(tx)
+
+        self.add(home, later, size)
+        self.positions += [0] * count
+
     def __call__(self, tx: Unit) -> list[Any]:
         """The verb of all of it."""
         return [verb(tx) for verb in self.verbs]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wsrm_mq.envelope.render import ending
 from wsrm_mq.errors import NotAllowed, NotAnswered
@@ -32,7 +32,15 @@ _QUESTION: Final = "urn:wsrm-mq:route:question"
 """No sequence has this name: an RM destination answers so, with a fault, and keeps nothing."""
 
 
-_Known = tuple[int | None, int | None, int, str | None, str | None]
+class _Known(NamedTuple):
+    """The row of a next node: since when it is away, when it is asked next, how often it was, why it is away, and its
+    name."""
+
+    away_since: int | None = None
+    tried_next_at: int | None = None
+    attempts: int = 0
+    error: str | None = None
+    name: str | None = None
 
 
 class Hops:
@@ -62,12 +70,11 @@ class Hops:
                 leads_to = {one.next_hop for one in routes(db)}
                 leads_to.update(address for (address,) in db.execute(routing.WAITED_FOR).fetchall())
                 moving = {address for (address,) in db.execute(routing.MOVING).fetchall()}
-                known = {row[0]: row[1:] for row in db.execute(routing.HOPS).fetchall()}
+                known = {row[0]: _Known(*row[1:]) for row in db.execute(routing.HOPS).fetchall()}
                 self._sending.reaching.own = node_name(db).name
             with ThreadPoolExecutor(_AT_ONCE, "wsrm-mq-hop") as threads:
                 for address in sorted(leads_to | moving):
-                    known_of = known.get(address, (None, None, 0, None, None))
-                    threads.submit(self._look, address, known_of, address in moving)
+                    threads.submit(self._look, address, known.get(address, _Known()), address in moving)
             self._trouble.over()
 
     def _look(self, address: str, known: _Known, moves: bool) -> None:
@@ -75,7 +82,7 @@ class Hops:
             if moves:
                 self._move(address)
             if not self._stopping.is_set():
-                self._look_at(address, *known)
+                self._look_at(address, known)
         except Exception as error:  # the others are looked at all the same
             self._trouble_of_one.tell(self._events, "route.broken", error)
 
@@ -83,15 +90,8 @@ class Hops:
         self._trouble.tell(self._events, "watch.store_error", error)
         self._stopping.wait(LOOK_SECONDS)
 
-    def _look_at(
-        self,
-        address: str,
-        away_since: int | None,
-        tried_next_at: int | None,
-        attempts: int,
-        error: str | None,
-        name: str | None,
-    ) -> None:
+    def _look_at(self, address: str, known: _Known) -> None:
+        away_since, tried_next_at, attempts, error, name = known
         reaching, now = self._sending.reaching, self._store.clock()
         if away_since is None and name is None and reaching.left_alone(address, None) is None:
             reaching.asked(address, *_question(address))

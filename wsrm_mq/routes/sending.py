@@ -13,7 +13,6 @@ from wsrm_mq.delivery.requesting import tend
 from wsrm_mq.engine import Engine
 from wsrm_mq.envelope.stream import content_type_of
 from wsrm_mq.errors import ConfigurationError, NotAllowed, NotAnswered
-from wsrm_mq.events.telling import OnEvent
 from wsrm_mq.outbound.addresses import Allowed
 from wsrm_mq.outbound.posting import Poster, tls
 from wsrm_mq.queue.arrival import Body
@@ -129,9 +128,7 @@ def why_away(answered: Answered, own: str | None = None) -> str | None:
 class Sending:
     """Sends from the store of a node, in whatever process of it. ``hops``: credentials, by the URL of the next node."""
 
-    def __init__(
-        self, store: Store, hops: Mapping[str, Hop], post: Post | None = None, on_event: OnEvent | None = None
-    ) -> None:
+    def __init__(self, store: Store, hops: Mapping[str, Hop], post: Post | None) -> None:
         """``post`` takes the place of HTTP."""
         self._hops = hops
         self._post = post
@@ -140,7 +137,6 @@ class Sending:
             _never,
             lambda _partner: POLICY,
             clock=store.clock,
-            on_event=on_event,
             chores=(self._tend,),
             serving=FORWARDING,
             poster=partial(poster_of, hops) if post is None else lambda: post,

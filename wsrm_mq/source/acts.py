@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -11,6 +11,7 @@ from wsrm_mq.errors import NotAllowed, NotFound
 from wsrm_mq.queue import operate, requests
 from wsrm_mq.queue.outbound import lanes_of
 from wsrm_mq.queue.ownership import Claim
+from wsrm_mq.sequence.elements import CloseSequence, TerminateSequence
 from wsrm_mq.sequence.outbound_states import OutboundState
 from wsrm_mq.store import channels, entries
 from wsrm_mq.store import outbound as outbounds
@@ -31,33 +32,26 @@ def open_to(tx: Transaction, to: str | None) -> list[OutboundRecord]:
     return [one for one in found if one is not None and (tx.serves(one.queue) if to is None else one.queue == queue)]
 
 
+def _told(tx: Transaction, ends: Iterable[CloseSequence | TerminateSequence | None]) -> list[Claim]:
+    """The claims on what tells destinations of these ends."""
+    return [claim for end in ends if end is not None for claim in tell_end_of_outbound(tx, end).claims]
+
+
 def close(tx: Transaction, to: str) -> list[Claim]:
     """See ``RMSource.close_sequence``."""
-    claims: list[Claim] = []
-    for outbound in open_to(tx, to):
-        element = requests.close(tx, outbound)
-        claims += () if element is None else tell_end_of_outbound(tx, element).claims
-    return claims
+    return _told(tx, (requests.close(tx, one) for one in open_to(tx, to)))
 
 
-def close_created(tx: Transaction, keys: list[int]) -> tuple[Claim, ...]:
+def close_created(tx: Transaction, keys: list[int]) -> list[Claim]:
     """Close the sequences with these keys that are still open. One with a request that is done, and waits for its
     reply, stays: its destination may not reply to it there once it is closed."""
-    claims: list[Claim] = []
-    for outbound in filter(None, map(tx.outbound, keys)):
-        is_open = outbound.value.state is OutboundState.CREATED and not any(requests.unreplied(tx, outbound))
-        element = requests.close(tx, outbound) if is_open else None
-        claims += () if element is None else tell_end_of_outbound(tx, element).claims
-    return tuple(claims)
+    created = (one for one in map(tx.outbound, keys) if one is not None and one.value.state is OutboundState.CREATED)
+    return _told(tx, (requests.close(tx, one) for one in created if not any(requests.unreplied(tx, one))))
 
 
 def terminate(tx: Transaction, to: str) -> list[Claim]:
     """See ``RMSource.terminate``."""
-    claims: list[Claim] = []
-    for outbound in open_to(tx, to):
-        element = requests.terminate(tx, outbound)
-        claims += () if element is None else tell_end_of_outbound(tx, element).claims
-    return claims
+    return _told(tx, (requests.terminate(tx, one) for one in open_to(tx, to)))
 
 
 def _lanes(tx: Transaction, outbound: OutboundRecord) -> list[Lane]:

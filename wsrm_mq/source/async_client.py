@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import zeep
 
-from wsrm_mq.source.zeep_client import Later, ReliableClient, ReliableTransport, Request, answered, response
+from wsrm_mq.source.zeep_client import ACCEPTED, Later, ReliableClient, ReliableTransport, Request, answered
 
 
 class AsyncReliableTransport(ReliableTransport):
@@ -15,9 +15,7 @@ class AsyncReliableTransport(ReliableTransport):
 
     async def _exchange(self, request: Request) -> Any:
         sent = await asyncio.to_thread(request.give, self._source)
-        if not request.wants_reply:
-            return response(202, "", b"")
-        return answered(await self._source.reply_async(sent, self._timeout))
+        return answered(await self._source.reply_async(sent, self._timeout) if request.wants_reply else ACCEPTED)
 
 
 class AsyncLater:

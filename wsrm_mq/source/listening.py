@@ -13,12 +13,13 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from wsrm_mq.delivery.arriving import Told
 from wsrm_mq.delivery.posted import Answered
 from wsrm_mq.errors import ConfigurationError, StoreError
+from wsrm_mq.outbound.posting import Answer
 from wsrm_mq.versions import RMVersion
 
 Listen = str | bool
@@ -31,14 +32,6 @@ _IDLE_SECONDS: Final = 10.0
 _MESSAGE_SECONDS: Final = 60.0
 _PIECE: Final = 65_536
 _LINE: Final = 1_024
-
-
-class Posted(NamedTuple):
-    """A message that was posted, as if it were an answer."""
-
-    headers: list[tuple[str, str]]
-    content: bytes
-    status: int = 200
 
 
 def place_of(acks_to: str | None, listen: Listen, *, polls: bool, rm: RMVersion) -> tuple[str, int] | None:
@@ -116,7 +109,7 @@ class Endpoint:
         if size is not None and len(content) < expected:
             return Told(400, b"The message broke off.\n")
         try:
-            return self._take(Posted(fields, content))
+            return self._take(Answer(200, "OK", fields, content))
         except StoreError as error:
             return Told(503, f"{error}\n".encode())
 

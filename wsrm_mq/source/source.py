@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from wsrm_mq import outbox
@@ -172,9 +171,7 @@ class RMSource(Looking):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
 
     def _poster(
@@ -270,8 +267,20 @@ class RMSource(Looking):
         settled: Signal | None = None,
     ) -> Sent:
         """``settled`` is set when it is, also where that is before this returns."""
-        destination, message = self._stamped(envelope, to, action, content_type, wants_reply=wants_reply)
-        position = self._store(destination, message, is_last=is_last, wants_reply=wants_reply, settled=settled)
+        there, message = self._stamped(envelope, to, action, content_type, wants_reply=wants_reply)
+
+        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+            stored = requests.store(tx, there, message, is_last=is_last, wants_reply=wants_reply, offers=self.offers)
+            assert stored.sent.position is not None
+            return stored.sent.position, self._begun(tx, stored)
+
+        def expect(position: int) -> None:
+            if settled is not None:
+                self._engine.waiters.expect(position, settled)
+
+        position = self._call(verb, expect)
+        if self._notices is not None:
+            self._notices.stored(position, message.message_id)
         return Sent(message.message_id, position)
 
     def _stamped(
@@ -291,29 +300,6 @@ class RMSource(Looking):
         with self._engine.store.reader() as db:
             return bool(db.execute(queues.APPLICATION, {"name": source_queue(to)}).fetchone() == (SIGNED,))
 
-    def _store(
-        self,
-        to: Destination,
-        message: OutgoingMessage,
-        *,
-        is_last: bool,
-        wants_reply: bool,
-        settled: Signal | None = None,
-    ) -> int:
-        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
-            stored = requests.store(tx, to, message, is_last=is_last, wants_reply=wants_reply, offers=self.offers)
-            assert stored.sent.position is not None
-            return stored.sent.position, self._begun(tx, stored)
-
-        def expect(position: int) -> None:
-            if settled is not None:
-                self._engine.waiters.expect(position, settled)
-
-        position = self._call(verb, expect)
-        if self._notices is not None:
-            self._notices.stored(position, message.message_id)
-        return position
-
     def _begun(self, tx: Transaction, stored: requests.Stored) -> tuple[Claim, ...]:
         """The claims on what is to be sent because of a request that was stored."""
         outbound = tx.outbound(stored.outbound) if stored.is_first else None
@@ -321,10 +307,10 @@ class RMSource(Looking):
 
     def _call(
         self,
-        verb: Callable[[Transaction], tuple[R, tuple[Claim, ...]]],
+        verb: Callable[[Transaction], tuple[R, Sequence[Claim]]],
         committed: Callable[[R], None] = lambda _result: None,
     ) -> R:
-        def give(done: tuple[R, tuple[Claim, ...]]) -> None:
+        def give(done: tuple[R, Sequence[Claim]]) -> None:
             committed(done[0])
             for claim in done[1]:
                 self._engine.dispatcher.give(claim)
@@ -359,9 +345,7 @@ class RMSource(Looking):
         times a second. ``connect`` opens a connection to the database, for that thread alone. A database that is away
         is told of (``relay.waits``) and tried again. One store alone takes what a database has, by any number of
         processes."""
-        with self._engine.store.reader() as db:
-            name = identify(db).id
-        self._relays.append(Relay(connect, name, self._move, self._forget, self._engine.events))
+        self._relays.append(Relay(connect, self._store_id, self._move, self._forget, self._engine.events))
 
     def _move(self, calls: Sequence[outbox.Call]) -> None:
         def verb(tx: Transaction) -> tuple[dict[int, str], tuple[Claim, ...]]:
@@ -393,7 +377,7 @@ class RMSource(Looking):
         destination is told so. Waits for that, ``timeout`` seconds at most, ``None`` for as long as it takes, and
         answers whether all is acknowledged. What is sent afterwards begins another sequence."""
 
-        def verb(tx: Transaction) -> tuple[int, tuple[Claim, ...]]:
+        def verb(tx: Transaction) -> tuple[int, list[Claim]]:
             claims: list[Claim] = []
             for outbound in acts.open_to(tx, to):
                 terms, value = outbound.value.terms, outbound.value
@@ -405,7 +389,7 @@ class RMSource(Looking):
                     claims += requests.store(tx, destination, said, is_last=True).sent.claims
                 elif (element := requests.seal(tx, outbound)) is not None:
                     claims += tell_end_of_outbound(tx, element).claims
-            return 0, tuple(claims)
+            return 0, claims
 
         self._call(verb)
         return self.flush(timeout)
@@ -426,13 +410,12 @@ class RMSource(Looking):
         """Close the open sequence to ``to`` now, so that its destination says what it has: what it does not have goes
         on in another sequence. 1.0 has no such message; there the sequence is given up, and what is not acknowledged
         may arrive twice."""
-
-        self._call(lambda tx: (0, tuple(acts.close(tx, to))))
+        self._call(lambda tx: (0, acts.close(tx, to)))
         self._engine.watch.look_soon()
 
     def terminate(self, to: str) -> None:
         """End the sequences to ``to`` now. What is not acknowledged is a dead letter."""
-        self._call(lambda tx: (0, tuple(acts.terminate(tx, to))))
+        self._call(lambda tx: (0, acts.terminate(tx, to)))
         self._engine.watch.look_soon()
 
     def try_now(self, to: str | None = None) -> None:

@@ -111,9 +111,13 @@ def _name_actions(client: zeep.Client, documents: list[bytes]) -> None:
 
 def _operations_of(client: zeep.Client) -> Iterator[Any]:
     """The operations of all ports; their bindings may be in documents that the WSDL imports."""
+    for port in _ports_of(client):
+        yield from port.binding.all().values()
+
+
+def _ports_of(client: zeep.Client) -> Iterator[Any]:
     for service in client.wsdl.services.values():
-        for port in service.ports.values():
-            yield from port.binding.all().values()
+        yield from service.ports.values()
 
 
 def _documents(transport: Transport, wsdl: str) -> list[bytes]:
@@ -186,18 +190,18 @@ class ReliableTransport:
 
     def _exchange(self, request: Request) -> Any:
         sent = request.give(self._source)
-        return answered(self._source.reply(sent, self._timeout)) if request.wants_reply else response(202, "", b"")
+        return answered(self._source.reply(sent, self._timeout) if request.wants_reply else ACCEPTED)
+
+
+ACCEPTED: Final = Reply(202, "", b"")
+"""The answer to a request that wants no reply."""
 
 
 def answered(reply: Reply) -> requests.Response:
     """A reply as zeep expects it of HTTP."""
-    return response(reply.status, reply.content_type, reply.content)
-
-
-def response(status: int, content_type: str, content: bytes) -> requests.Response:
     made = requests.Response()
-    made.status_code, made._content = status, content
-    made.headers["Content-Type"] = content_type
+    made.status_code, made._content = reply.status, reply.content
+    made.headers["Content-Type"] = reply.content_type
     return made
 
 
@@ -281,7 +285,10 @@ class ReliableClient(zeep.Client):
         inner = Transport() if transport is None else transport
         documents = _documents(inner, wsdl)
         policy = asserted(documents, options.get("service_name"), options.get("port_name"))
-        timing = timing_of(policy) if rm in (None, policy.rm.label) else {}
+        timing: dict[str, Any] = {}
+        if rm in (None, policy.rm.label):
+            timing["resend"] = _resend_of(policy)
+            timing["inactivity"] = None if policy.inactivity is None else policy.inactivity / 1000
         if addressing is None and policy.addressing is not None and (rm or policy.rm.label) == WSRM_1_0.label:
             addressing = policy.addressing.label
         self.source = RMSource(store, rm=rm or policy.rm.label, addressing=addressing, **{**timing, **(source or {})})
@@ -376,9 +383,8 @@ class Security(NamedTuple):
 def _sign_ports(client: zeep.Client, source: RMSource) -> None:
     """Have what waits for the ports of a client signed, as soon as there is one that can."""
     if client.wsse is not None:
-        for service in client.wsdl.services.values():
-            for port in service.ports.values():
-                sign(source, client.wsse.signer, port.binding_options["address"])
+        for port in _ports_of(client):
+            sign(source, client.wsse.signer, port.binding_options["address"])
 
 
 def sign(source: RMSource, signer: Signer, address: str) -> None:
@@ -418,17 +424,10 @@ def _refuse_session(session: requests.Session, source: RMSource) -> None:
             )
 
 
-def timing_of(policy: Asserted) -> dict[str, Any]:
-    """The options of ``RMSource`` for a service of this policy."""
-    idle = policy.inactivity
-    return {"resend": resend_of(policy), "inactivity": None if idle is None else idle / 1000}
-
-
-def resend_of(policy: Asserted) -> Resend:
+def _resend_of(policy: Asserted) -> Resend:
     """How to send again to a service of this policy: nothing before it may have acknowledged (POL-002)."""
-    usual = RESEND
     if policy.retransmission is None and policy.acknowledgement is None:
-        return usual
-    first = max(policy.retransmission or usual.ladder[0], policy.acknowledgement or 0)
+        return RESEND
+    first = max(policy.retransmission or RESEND.ladder[0], policy.acknowledgement or 0)
     own = tuple(first << step if policy.is_exponential else first for step in range(_OWN_WAITS))
-    return replace(usual, ladder=(*own, *(wait for wait in usual.ladder if wait > own[-1])))
+    return replace(RESEND, ladder=(*own, *(wait for wait in RESEND.ladder if wait > own[-1])))
