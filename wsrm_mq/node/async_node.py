@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, overload
 
 from wsrm_mq.errors import KeeperGone, LeaseLost, SubscriptionClosed, WSRMError
-from wsrm_mq.events.inert import as_error
 from wsrm_mq.node.apart import DeadLetters, Journal
 from wsrm_mq.node.consuming import Received
 from wsrm_mq.node.express import WAIT_SECONDS
+from wsrm_mq.node.handling import Handling
 from wsrm_mq.node.message import Message
 from wsrm_mq.node.node import Node
 from wsrm_mq.node.subscribing import callable_of
@@ -191,18 +191,15 @@ class AsyncSubscription:
     close = awaited(Subscription.close)
 
 
-class AsyncConsumer:
+class AsyncConsumer(Handling):
     """Made by ``AsyncNode.consume``; ``stop`` ends it, and so does ``async with``."""
 
     def __init__(
         self, subscription: AsyncSubscription, function: Callable[[AsyncMessage], Awaitable[object]], tasks: int
     ) -> None:
+        super().__init__(subscription.inner, tasks)
         self.subscription = subscription
         self._function = function
-        self._is_stopping = False
-        self._running = tasks
-        self.error: BaseException | None = None
-        """The error that ended it; ``None`` after ``stop``."""
         self._tasks = [asyncio.create_task(self._loop()) for _ in range(tasks)]
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -223,23 +220,14 @@ class AsyncConsumer:
         finally:
             await self.subscription.close()
 
-    def _finish(self, by: str) -> None:
-        self._is_stopping = True
-        self.subscription.inner.flow.finish(by)
-
     async def _loop(self) -> None:
-        inner = self.subscription.inner
         try:
             await self._handle_all()
         except BaseException as error:
-            is_first, self.error = self.error is None, self.error or error
-            self._finish(f"an error in its consumer: {as_error(error)}")
-            if is_first and not isinstance(error, SubscriptionClosed | asyncio.CancelledError):
-                inner.events.tell("consumer.ended", queue=", ".join(inner.flow.names), error=error)
+            self._end(error, is_told=not isinstance(error, SubscriptionClosed | asyncio.CancelledError))
             raise
         finally:
-            self._running -= 1
-            if not self._running:
+            if self._is_last():
                 await self.subscription.close()
 
     async def _handle_all(self) -> None:

@@ -13,17 +13,44 @@ from wsrm_mq.node.message import Message
 from wsrm_mq.node.subscription import Subscription
 
 
-class Consumer:
+class Handling:
+    """Handles the messages of a subscription, by so many threads or tasks, until it is stopped or one has failed."""
+
+    def __init__(self, subscription: Subscription, workers: int) -> None:
+        self._inner = subscription
+        self._lock = threading.Lock()
+        self._running = workers
+        self._is_stopping = False
+        self.error: BaseException | None = None
+        """The error that ended it; ``None`` after ``stop``."""
+
+    def _finish(self, by: str) -> None:
+        """Begin no other message."""
+        self._is_stopping = True
+        self._inner.flow.finish(by)
+
+    def _end(self, error: BaseException, *, is_told: bool) -> None:
+        """An error has ended one of them; the first is told."""
+        with self._lock:
+            is_first, self.error = self.error is None, self.error or error
+        self._finish(f"an error in its consumer: {as_error(error)}")
+        if is_first and is_told:
+            self._inner.events.tell("consumer.ended", queue=", ".join(self._inner.flow.names), error=error)
+
+    def _is_last(self) -> bool:
+        """One of them is through; answers whether no other runs: that one closes the subscription."""
+        with self._lock:
+            self._running -= 1
+            return not self._running
+
+
+class Consumer(Handling):
     """Made by ``Node.consume``; ``stop`` ends it, and so does ``with``."""
 
     def __init__(self, subscription: Subscription, function: Callable[[Message], object], threads: int) -> None:
+        super().__init__(subscription, threads)
         self.subscription = subscription
         self._function = function
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._running = threads
-        self.error: BaseException | None = None
-        """The error that ended it; ``None`` after ``stop``."""
         self._threads = [
             threading.Thread(target=self._loop, name=f"wsrm-mq-consumer-{number}", daemon=True)
             for number in range(threads)
@@ -55,39 +82,21 @@ class Consumer:
         for thread in self._threads:
             thread.join()
 
-    def _finish(self, by: str) -> None:
-        self._stopping.set()
-        self.subscription.flow.finish(by)
-
     def _loop(self) -> None:
         try:
-            while not self._stopping.is_set():
+            while not self._is_stopping:
                 message = self.subscription.take()
                 if message is not None:
                     self._handle(message)
         except SubscriptionClosed as error:
-            if not self._stopping.is_set():
-                self._end(error)
+            if not self._is_stopping:
+                self._end(error, is_told=False)
         except BaseException as error:
-            if self._end(error):
-                self.subscription.events.tell(
-                    "consumer.ended", queue=", ".join(self.subscription.flow.names), error=error
-                )
+            self._end(error, is_told=True)
         finally:
-            with self._lock:
-                self._running -= 1
-                is_last = not self._running
-            if is_last:
+            if self._is_last():
                 with suppress(WSRMError):  # the store is gone, and the leases are with it
                     self.subscription.close()
-
-    def _end(self, error: BaseException) -> bool:
-        """Begin no other message: the last thread closes the subscription. Answers whether this error is the first."""
-        with self._lock:
-            is_first = self.error is None
-            self.error = self.error or error
-        self._finish(f"an error in its consumer: {as_error(error)}")
-        return is_first
 
     def _handle(self, message: Message) -> None:
         try:
