@@ -29,7 +29,7 @@ class Transactions:
         parts = [self._jobs.settling(process, "ack", *one) for one in draw.sample(mine[-4:], min(len(mine), 2))]
         parts += [draw.choice([self._jobs.putting, self._topics.publishing])(draw) for _ in range(draw.randint(1, 3))]
         draw.shuffle(parts)
-        begun = Transaction(lambda: None, lambda: None)
+        begun = Transaction(process)  # type: ignore[arg-type]
         for part in parts:
             begun.add(process, part.verb)  # type: ignore[arg-type]
 
