@@ -49,13 +49,7 @@ from wsrm_mq.destination.exchange import Client, Commit, Forward, Wait
 from wsrm_mq.destination.request_body import SPOOL_OVER, BodyRefused, Spool, told_length, too_large
 from wsrm_mq.errors import ConfigurationError, NameNotKnown, StoreError
 from wsrm_mq.events.telling import OnEvent
-from wsrm_mq.front import (
-    DELIVERY,
-    REFUSED,
-    Front,
-    Served,
-    refuse_delivery,
-)
+from wsrm_mq.front import DELIVERY, REFUSED, Front, Served, refuse_delivery
 from wsrm_mq.hooks import Authenticate, Hooks, KeywordHooks, is_asgi, unfit_for_asgi, unfit_for_wsgi
 from wsrm_mq.queue.arrival import Body
 from wsrm_mq.queue.ownership import Claim
@@ -252,7 +246,7 @@ class WSRMASGIMiddleware(Served):
             if body is None:
                 return None  # the client is gone
             environ = environ_of(scope) if self._shows_environ else client.environ
-            if front.asks and front.has_to_ask(client):
+            if front.asks and front.own_description.is_due(client.path):
                 await asyncio.to_thread(front.ask_for_wsdl, client)
             begun = await self._begin(client, environ, body, receive)
             if isinstance(begun, Commit):

@@ -111,7 +111,7 @@ class Front:
         peers = self._default_peer, *self._peers.values()
         self.asks = any(peer.operations is None for peer in peers)
         """Whether the application is asked for its WSDL; see ``ask_for_wsdl``."""
-        self._own_description = OwnDescription(call, tell=self._tell_no_wsdl) if self.asks else None
+        self.own_description = OwnDescription(call, tell=self._tell_no_wsdl)
         self._told_of: Recent[Hashable, bool] = Recent(_TOLD_OPERATIONS)
         self._may_require_rm = any(peer.require_rm for peer in peers)
         self._coverage = Coverage(settings.paths, only_soap=self.only_soap)
@@ -171,7 +171,7 @@ class Front:
 
     def _make_destination(self, understood: frozenset[str] | None) -> RMDestination:
         return RMDestination(
-            described=self._described_on,
+            described=self.own_description.of,
             understood=understood,
             limits=self.limits,
             queue_one_way=self.settings.queue_one_way,
@@ -273,23 +273,16 @@ class Front:
         """Have the name of a host looked up; see ``Names.ask``. The names of one client leave others their share."""
         return self.reach.names.ask(host, client.who)
 
-    def _described_on(self, path: str) -> Operations:
-        return Operations() if self._own_description is None else self._own_description.of(path)
-
-    def has_to_ask(self, client: Client) -> bool:
-        """Whether the application is to be asked for its WSDL before ``begin``."""
-        return self._own_description is not None and self._own_description.is_due(client.path)
-
     def ask_for_wsdl(self, client: Client) -> None:
         """Ask the application for its WSDL, in a thread that may wait, and not in the application's own."""
-        if self._own_description is not None and self._own_description.read(client.path, client.environ):
+        if self.own_description.read(client.path, client.environ):
             client.arrivals.clear()
             self.clients = {}  # what is remembered of others was decided without it
 
     def ask_at_start(self) -> None:
         """``ask_for_wsdl`` for the paths that are configured. To be called where the application answers by now."""
-        if self._own_description is not None:
-            self._own_description.read_at_start(self.settings.paths or ())
+        if self.asks:
+            self.own_description.read_at_start(self.settings.paths or ())
 
     def _tell_no_wsdl(self, path: str) -> None:
         self.engine.events.tell("one_way.no_wsdl", path=path, reason=_NO_WSDL)

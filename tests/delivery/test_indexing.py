@@ -29,8 +29,13 @@ def opened(node: Node) -> Iterator[Callable[[], Store]]:
         store.close()
 
 
+@pytest.fixture(autouse=True)
+def each_look_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wsrm_mq.delivery.watch.LOOK_SECONDS", 0)
+
+
 def indexing(store: Store, *, stops: bool = False) -> Indexing:
-    return Indexing(store, lambda: stops, look_seconds=0)
+    return Indexing(store, lambda: stops)
 
 
 def test_far_behind_it_is_taken_up_whichever_process_moves_the_watermark(

@@ -107,10 +107,9 @@ Watermarks = tuple[int, ...]
 class Indexing:
     """Fills the late indexes (``store.late_index``) of a store, a piece a commit; one of its processes at a time."""
 
-    def __init__(self, store: Store, is_stopping: Callable[[], bool], look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, store: Store, is_stopping: Callable[[], bool]) -> None:
         self._store = store
         self._is_stopping = is_stopping
-        self._look_seconds = look_seconds
         self._look_at = 0.0
         self._left_at: Watermarks | None = None
         """The watermarks when this process saw or moved them last."""
@@ -121,7 +120,7 @@ class Indexing:
         now = time.monotonic()
         if self._is_at_it or now < self._look_at:
             return
-        self._look_at = now + self._look_seconds
+        self._look_at = now + LOOK_SECONDS
         with self._store.reader() as db:
             *watermarks, behind = db.execute(LOOK).fetchone()
         left_at, self._left_at = self._left_at, tuple(watermarks)

@@ -11,12 +11,7 @@ from wsrm_mq.envelope.outline import FaultPass, Outline, feed, split_name
 from wsrm_mq.envelope.seen import Seen
 from wsrm_mq.envelope.stream import Limits, Source, pieces
 from wsrm_mq.sequence.elements import SequenceFault
-from wsrm_mq.versions import (
-    RM_OF_NAMESPACE,
-    RM_VERSIONS,
-    WSRM_1_1,
-    RMVersion,
-)
+from wsrm_mq.versions import RM_OF_NAMESPACE, RM_VERSIONS, WSRM_1_1, RMVersion
 
 _CODE_PLACES: Final = frozenset((("SequenceFault", "FaultCode"), ("Fault", "faultcode"), ("Subcode", "Value")))
 """(parent, element), by local name."""

@@ -8,10 +8,7 @@ from typing import Final
 
 from wsrm_mq.envelope.lexical import escape, escape_attribute
 from wsrm_mq.envelope.render import acknowledgements, addressing_headers, envelope
-from wsrm_mq.sequence.elements import (
-    EndpointReference,
-    SequenceAcknowledgement,
-)
+from wsrm_mq.sequence.elements import EndpointReference, SequenceAcknowledgement
 from wsrm_mq.sequence.faults import (
     Fault,
     FaultCode,

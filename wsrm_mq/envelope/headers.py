@@ -18,7 +18,6 @@ from wsrm_mq.envelope.lexical import (
 from wsrm_mq.envelope.outline import NAME_SEPARATOR, Document, Outline, Span, locate, split_name
 from wsrm_mq.envelope.stream import Limits, malformed
 from wsrm_mq.errors import EnvelopeError
-from wsrm_mq.sequence import elements
 from wsrm_mq.sequence.elements import (
     AckRequested,
     CloseSequence,
@@ -30,6 +29,7 @@ from wsrm_mq.sequence.elements import (
     MakeConnection,
     Offer,
     SequenceAcknowledgement,
+    SequenceFault,
     SequenceHeader,
     TerminateSequence,
     TerminateSequenceResponse,
@@ -47,15 +47,8 @@ from wsrm_mq.versions import (
     SOAPVersion,
 )
 
-RMResponse = elements.CreateSequenceResponse | elements.CloseSequenceResponse | elements.TerminateSequenceResponse
-RMBody = (
-    elements.CreateSequence
-    | elements.CloseSequence
-    | elements.TerminateSequence
-    | RMResponse
-    | elements.MakeConnection
-    | elements.SequenceFault
-)
+RMResponse = CreateSequenceResponse | CloseSequenceResponse | TerminateSequenceResponse
+RMBody = CreateSequence | CloseSequence | TerminateSequence | RMResponse | MakeConnection | SequenceFault
 
 _FAULT_ACTIONS: Final = frozenset(
     (
@@ -82,12 +75,12 @@ class Headers(NamedTuple):
     to: str | None = None
     relates_to: str | None = None
     """The first RelatesTo whose relationship is that of a reply."""
-    reply_to: elements.EndpointReference | None = None
-    fault_to: elements.EndpointReference | None = None
-    sequence: elements.SequenceHeader | None = None
-    ack_requested: tuple[elements.AckRequested, ...] = ()
+    reply_to: EndpointReference | None = None
+    fault_to: EndpointReference | None = None
+    sequence: SequenceHeader | None = None
+    ack_requested: tuple[AckRequested, ...] = ()
     """The AckRequested headers, no identifier twice."""
-    acknowledgements: tuple[elements.SequenceAcknowledgement, ...] = ()
+    acknowledgements: tuple[SequenceAcknowledgement, ...] = ()
     """The well-formed ones; a malformed acknowledgement counts as none (§6 row 32)."""
     body: RMBody | None = None
     body_name: tuple[str, str] | None = None

@@ -14,15 +14,7 @@ from typing import Final, NamedTuple
 
 from wsrm_mq.envelope.headers import Headers
 from wsrm_mq.envelope.lexical import WHITE_SPACE
-from wsrm_mq.envelope.outline import (
-    Document,
-    Enough,
-    FaultPass,
-    Span,
-    feed,
-    locate,
-    split_name,
-)
+from wsrm_mq.envelope.outline import Document, Enough, FaultPass, Span, feed, locate, split_name
 from wsrm_mq.envelope.render import addressing_elements, endpoint, parameter_headers
 from wsrm_mq.envelope.stream import Limits, codec_of, envelope_in, parse_content_type
 from wsrm_mq.errors import EnvelopeError, WSRMError

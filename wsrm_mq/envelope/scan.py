@@ -19,13 +19,7 @@ from wsrm_mq.envelope.seen import Seen, first_fault
 from wsrm_mq.envelope.stream import Limits, Source, envelope_in, malformed, parse_content_type
 from wsrm_mq.errors import EnvelopeError
 from wsrm_mq.sequence.elements import AckRequested, SequenceAcknowledgement, SequenceHeader
-from wsrm_mq.versions import (
-    MAKE_CONNECTION_NAMESPACE,
-    RM_VERSIONS,
-    WSA_2005,
-    WSRM_1_1,
-    SOAPVersion,
-)
+from wsrm_mq.versions import MAKE_CONNECTION_NAMESPACE, RM_VERSIONS, WSA_2005, WSRM_1_1, SOAPVersion
 
 _DEFAULT_LIMITS: Final = Limits()
 _MAKE_CONNECTION: Final = (MAKE_CONNECTION_NAMESPACE, "MakeConnection")
