@@ -10,12 +10,12 @@ from sqlalchemy import Select, and_, case, delete, func, insert, not_, or_, sele
 
 from wsrm_mq.sequence.elements import EndpointReference
 from wsrm_mq.store.applications import IS_OURS
-from wsrm_mq.store.describing import Number
 from wsrm_mq.store.entries import IS_LIVE, changed_if_live
 from wsrm_mq.store.port import Database
 from wsrm_mq.store.running import is_paused
 from wsrm_mq.store.sql import adding, changing, compiled, given, of, p
 from wsrm_mq.store.tables import channel, entry, lane, message, sequence
+from wsrm_mq.store.words import Number
 
 _LOOKED_AT: Final = 100
 

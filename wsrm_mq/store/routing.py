@@ -9,7 +9,6 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from wsrm_mq.store.applications import INTAKE
 from wsrm_mq.store.channels import entering
-from wsrm_mq.store.describing import Number
 from wsrm_mq.store.entries import IS_LIVE
 from wsrm_mq.store.outbound import REQUESTS_GO_ON
 from wsrm_mq.store.sql import adding, compiled, given, listed, of, p, upserted
@@ -29,6 +28,7 @@ from wsrm_mq.store.tables import (
     route,
     routed,
 )
+from wsrm_mq.store.words import Number
 
 # the node, and its routes
 

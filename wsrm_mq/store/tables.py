@@ -21,7 +21,6 @@ from sqlalchemy import (
     Text,
 )
 
-from wsrm_mq.store.describing import Number, columns, given_key, index, one_of
 from wsrm_mq.store.words import (
     ANSWERED_WITH_FAULT,
     ATTEMPTS,
@@ -33,6 +32,11 @@ from wsrm_mq.store.words import (
     PLAN_STATES,
     QUEUE_KINDS,
     QUEUE_MODES,
+    Number,
+    columns,
+    given_key,
+    index,
+    one_of,
 )
 
 metadata: Final = MetaData()
