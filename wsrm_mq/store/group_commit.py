@@ -258,9 +258,8 @@ class GroupCommit:
         self.commits += 1
         self.committed_verbs += verbs
         self._not_checkpointed += size
-        log = self._not_checkpointed
-        is_much = log >= TIGHT_CHECKPOINT_BYTES  # else nothing is asked about the disk
-        self.checkpoint_due = is_much and (log >= min(CHECKPOINT_BYTES, self.reserve.size) or self.reserve.is_spent)
+        most = 0 if self.reserve.was_spent else min(CHECKPOINT_BYTES, self.reserve.size)
+        self.checkpoint_due = self._not_checkpointed >= max(TIGHT_CHECKPOINT_BYTES, most)
 
     def roll_back(self) -> None:
         """After an error that was not foreseen: nothing is known, and no transaction is open."""

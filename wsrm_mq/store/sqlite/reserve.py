@@ -65,7 +65,8 @@ class Reserve:
         self.plenty = _PLENTY
         """Bytes that are free where it is made."""
         self._asked_at = float("-inf")
-        self._is_spent = False
+        self.was_spent = False
+        """What ``is_spent`` has answered last."""
 
     @property
     def is_spent(self) -> bool:
@@ -73,8 +74,8 @@ class Reserve:
         now = time.monotonic()
         if now - self._asked_at >= _ASK_EVERY_SECONDS or not self.size:  # little room is gone within less
             self._asked_at = now
-            self._is_spent = _is_spent(self._path, _PLENTY if self.size else _TIGHT)
-        return self._is_spent
+            self.was_spent = _is_spent(self._path, _PLENTY if self.size else _TIGHT)
+        return self.was_spent
 
     def restore(self, spare: int = 0) -> None:
         """Make the file if it is missing and there is room; looks only once a second. ``spare``: bytes that are free in
@@ -98,14 +99,14 @@ class Reserve:
         handle = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
         try:
             os.posix_fallocate(handle, 0, size)
-            self.size, self._is_spent = size, False
+            self.size, self.was_spent = size, False
         except OSError:  # as where a quota is reached
             os.ftruncate(handle, self.size)
         finally:
             os.close(handle)
 
     def release(self) -> None:
-        self._is_spent = bool(self.size)
+        self.was_spent = bool(self.size)
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW)
             try:
