@@ -68,10 +68,6 @@ class Entered(NamedTuple):
     claims: tuple[Claim, ...]
     groups: frozenset[int]
     """Keys of the sequences of replays that have something new."""
-    skipped: tuple[tuple[int, str], ...]
-    """Positions that were not entered, and why."""
-    missing: tuple[int, ...]
-    """Positions of which there is no body any more."""
 
 
 class Withdrawn(NamedTuple):
@@ -129,12 +125,12 @@ def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, 
     became = {row[0]: row[1:] for row in tx.execute(sql.PRESENT, (as_json([line.position for line in lines]),))}
     groups: dict[int, Lane] = {}
     skipped: list[tuple[int, str]] = []
-    missing: list[int] = []
+    missing = 0
     for line in lines:
         outcome, has_body = became[line.position]
         why = _changed(line.state, outcome)
         if not has_body:
-            missing.append(line.position)
+            missing += 1
         elif why:
             skipped.append((line.position, why))
         else:
@@ -151,11 +147,11 @@ def enter(tx: Transaction, plan: str, before: int, lines: Sequence[Planned], *, 
                 skipped.append((line.position, str(error)))
     for position, why in skipped:
         tx.ledger("replay_skipped", position=position, reason=f"plan {plan}: {why}")
-    moved = {"skipped": len(skipped), "missing": len(missing), "before": before, "line": before + len(lines)}
+    moved = {"skipped": len(skipped), "missing": missing, "before": before, "line": before + len(lines)}
     if not tx.execute(sql.MOVE, {"id": plan, "owner": tx.instance, **moved}).rowcount:
         raise NotAllowed(f"The plan {plan} was cancelled.")
     claims = tuple(claim for lane in groups.values() if (claim := take(tx, lane)) is not None)
-    return Entered(claims, frozenset(one.id for one in groups.values()), tuple(skipped), tuple(missing))
+    return Entered(claims, frozenset(one.id for one in groups.values()))
 
 
 def _changed(planned: str, outcome: str | None) -> str:
