@@ -15,26 +15,20 @@ from tests.support.target import Target, serving
 HERE = Path(__file__).parent
 
 # The tables of tests are small: to compile a plan, and to plan anew while it runs, takes longer than to run it.
-SMALL = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-}
-SETTINGS = SMALL | {
+SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
-
-# Every Java of these tests, those of commands and executors too: most end before code that is compiled twice pays.
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def settings(where: str) -> dict[str, str]:
@@ -48,14 +42,10 @@ def settings(where: str) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions that a program begins plan as the session of the tests does."""
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(
-        "".join(f"{name} {value}\n" for name, value in SMALL.items())
-    )
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+@pytest.fixture(scope="session", autouse=True)
+def java() -> None:
+    """Every Java of these tests, those of commands too: most end before it pays to compile code twice."""
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture

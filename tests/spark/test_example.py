@@ -13,7 +13,6 @@ from tests.support.programs import ROOT
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("small")
 def test_three_nodes_one_of_them_killed_come_through_every_job(tmp_path: Path) -> None:
     script, out = ROOT / "examples" / "pipeline" / "run.py", tmp_path / "out"
     command = [sys.executable, script, out, "--messages", "60", "--json"]

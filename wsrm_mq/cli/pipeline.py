@@ -473,9 +473,8 @@ def reorder(work: Work, frontier: tuple[str, ...]) -> Result:
 
     arrivals = work.table("messages", "store", "node", "queue", "sequence", "number", "position", "received_at")
     if frontier:
-        begun = reordering.frontier_of(
-            spark.read(work.spark, *frontier, table="sequences", columns=("store", "sequence", "limit"))
-        )
+        begun = spark.read(work.spark, *frontier, table="sequences", columns=("store", "sequence", "limit"))
+        begun = begun.withColumnRenamed("limit", "next")
     else:
         begun = work.spark.createDataFrame([], reordering.FRONTIER)
     found = work.save("arrivals", reordering.reorder(arrivals.where("sequence IS NOT NULL"), begun))

@@ -125,9 +125,9 @@ def parse(given: Mapping[str, str], names: tuple[str, ...] | None = None) -> Opt
         except ValueError as error:
             raise ConfigurationError(f"the option {name}: {value!r} {error}.") from None
     table = table_named(read.pop("table", "messages"))
-    wanted = names or read.pop("columns", None)
+    named = read.pop("columns", None)
+    wanted = names or named
     columns = table.given if wanted is None else chosen(table, wanted)
-    read.pop("columns", None)
     paths = json.loads(given["paths"]) if "paths" in given else [given["path"]] if "path" in given else []
     return Options(found_paths(paths), table, columns, **read)
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 FRONTIER: Final = "store string, sequence string, next long"
-"""Columns of a frontier: the number that a sequence releases next."""
+"""Columns of a frontier: the number that a sequence releases next. In the table ``sequences`` that is its ``limit``."""
 
 
 def reorder(arrivals: DataFrame, frontier: DataFrame) -> DataFrame:
@@ -38,11 +38,6 @@ def reorder(arrivals: DataFrame, frontier: DataFrame) -> DataFrame:
         .withColumn("next", f.coalesce(released + 1, "begun"))
         .drop("begun", "is_new", "new")
     )
-
-
-def frontier_of(sequences: DataFrame) -> DataFrame:
-    """The frontier of the ``sequences`` of a store: each delivers the numbers below its ``limit``."""
-    return sequences.select("store", "sequence", f.col("limit").alias("next"))
 
 
 def frontiers(reordered: DataFrame) -> DataFrame:
