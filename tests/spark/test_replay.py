@@ -199,17 +199,14 @@ def test_every_message_of_a_plan_arrives_in_the_order_of_its_sequence(site: Site
         site.run(plan)
 
 
-def test_a_plan_says_what_it_is_made_of(site: Site) -> None:
-    manifest = DividedPlan(site.plan("number <= 3", marks_kept=1, as_new=True)).manifest
+def test_a_plan_says_what_it_is_made_of_and_what_it_replays_as_new_has_its_key(site: Site) -> None:
+    plan = site.plan("number <= 3", marks_kept=1, as_new=True)
+    manifest = DividedPlan(plan).manifest
     assert (manifest.messages, manifest.groups, len(manifest.parts), len(manifest.stores)) == (15, 5, PARTS, 1)
     assert manifest.counts == {"delivered": 15, "duplicate": 15, "breaks_order": 15, "old": 15}
     assert any("Effects repeat" in warning for warning in manifest.warnings)
-
-
-def test_what_was_replayed_as_new_has_the_key_of_the_plan(site: Site) -> None:
-    plan = site.plan("number = 1", as_new=True)
     site.run(plan)
-    assert {key.split(";")[2] for key in site.target.keys} == {DividedPlan(plan).manifest.id}
+    assert {key.split(";")[2] for key in site.target.keys} == {manifest.id}
 
 
 def test_a_run_that_is_resumed_sends_nothing_twice(site: Site) -> None:
@@ -265,10 +262,10 @@ def test_a_small_plan_reads_only_what_it_needs(site: Site, tmp_path: Path) -> No
     assert site.run(plan) == Tally(delivered=2)
 
 
-@pytest.mark.parametrize("query", ["number = 'abc'", "queue + 1 > 2", "number = 1 AND", "count(*) > 1", "number"])
-def test_a_condition_that_cannot_be_read_is_wrong_usage(site: Site, query: str) -> None:
-    with pytest.raises(QueryError, match=re.escape(f"the condition {query!r} cannot be read: ")):
-        site.plan(query)
+def test_a_condition_that_cannot_be_read_is_wrong_usage(site: Site) -> None:
+    for query in ("number = 'abc'", "queue + 1 > 2", "number = 1 AND", "count(*) > 1", "number"):
+        with pytest.raises(QueryError, match=re.escape(f"the condition {query!r} cannot be read: ")):
+            site.plan(query)
 
 
 def test_a_plan_tells_what_retention_has_deleted_of_its_stores(site: Site) -> None:
@@ -288,14 +285,6 @@ def test_a_target_that_takes_nothing_is_left_in_peace(site: Site) -> None:
     assert len(site.target.keys) <= PARTS * GIVES_UP
     site.target.answers = {}
     assert site.run(plan) == Tally(delivered=60)
-
-
-def test_a_session_that_copies_running_tasks_is_refused(site: Site) -> None:
-    class Speculating:
-        conf: ClassVar = {"spark.speculation": "true"}
-
-    with pytest.raises(ConfigurationError, match=r"spark\.speculation=false"):
-        run_plan(Speculating(), site.plan(), [site.target.url])  # type: ignore[arg-type]
 
 
 def test_what_is_redacted_is_refused_left_out_or_kept_as_it_was_received(
@@ -332,17 +321,18 @@ def test_a_plan_that_cannot_be_made_leaves_nothing_behind(site: Site) -> None:
     assert not list(site.directory.glob("plan*"))
 
 
-def test_an_address_that_is_not_allowed_gets_nothing(site: Site) -> None:
+def test_an_address_that_is_not_allowed_a_session_that_copies_tasks_and_a_second_run_are_refused(site: Site) -> None:
+    class Speculating:
+        conf: ClassVar = {"spark.speculation": "true"}
+
     plan = site.plan()
     with pytest.raises(NotAllowed, match="replay_targets"):
         run_plan(site.spark, plan, [])
-    assert site.target.keys == []
-
-
-def test_a_second_run_of_a_plan_is_refused_while_the_first_lasts(site: Site) -> None:
-    plan = site.plan()
+    with pytest.raises(ConfigurationError, match=r"spark\.speculation=false"):
+        run_plan(Speculating(), plan, [site.target.url])  # type: ignore[arg-type]
     with alone(DividedPlan(plan)), pytest.raises(NotAllowed, match="is being run by another process"):
         site.run(plan)
+    assert site.target.keys == []
 
 
 def test_a_rate_holds_for_all_parts_together(site: Site) -> None:
