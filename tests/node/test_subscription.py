@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -552,6 +553,24 @@ def test_what_a_filter_settles_that_waits_for_a_consumer_does_not_come_any_more(
             assert one.json() == number
             one.ack()
     assert not node.peek("orders")
+
+
+@pytest.mark.local("holds up the writer of the local node")
+@pytest.mark.invariant("I6", "I17")
+def test_what_a_filter_settles_while_acknowledgements_are_sent_before_it_is_not_handed_over(node: Node) -> None:
+    node.put_many("orders", [0, 1])
+    go_on = threading.Event()
+    with node.subscribe("orders", max_backlog=9, ack_timeout=60) as subscription, ThreadPoolExecutor(1) as pool:
+        again, other = taken(subscription, 2)
+        again.release()
+        until(lambda: here(subscription) == 2)
+        other.ack()
+        node.store.submit(lambda _tx: go_on.wait(10), lambda _done, _error: None)
+        settling = pool.submit(node.settle, "orders", f"position = {again.position}")
+        threading.Timer(0.4, go_on.set).start()
+        time.sleep(0.2)  # it waits for its commit
+        assert subscription.take(1) is None
+        assert settling.result(10) == (1, 0)
 
 
 @pytest.mark.invariant("I6", "I17")

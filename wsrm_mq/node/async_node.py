@@ -146,6 +146,8 @@ class AsyncSubscription:
             if message is not None:
                 if message.redelivered:
                     await self._send_before(message)
+                    if not message.is_barrier and self.inner.is_over(message):
+                        continue
                 return message
             self.inner.ask()
             left = None if deadline is None else deadline - time.monotonic()
@@ -160,9 +162,10 @@ class AsyncSubscription:
     async def _send_before(self, message: Message) -> None:
         """See ``Subscription``."""
         try:
-            for one in self.inner.parts:
-                if one.flow.is_sending:
-                    await asyncio.to_thread(one.send_before)
+            with self.inner.held_up(message):
+                for one in self.inner.parts:
+                    if one.flow.is_sending:
+                        await asyncio.to_thread(one.send_before)
         except BaseException:
             self.inner.keep_ahead(message)
             raise

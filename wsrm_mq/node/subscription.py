@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -92,6 +92,7 @@ class Subscription(Settling):
         self.flow = flow
         self._current: Message | None = None
         self._ahead: deque[Message] = deque()
+        self._held_up: list[Message] = []
         """The first that came after what was missed, and what was handed over to one who has gone."""
         self._is_closed = False
 
@@ -172,8 +173,11 @@ class Subscription(Settling):
             woken = threading.Event()
             message = self.hand_over(woken.set)
             if message is not None and message.redelivered:
-                for one in self.parts:
-                    one.send_before()
+                with self.held_up(message):
+                    for one in self.parts:
+                        one.send_before()
+                if not message.is_barrier and self.is_over(message):
+                    continue
             if message is not None:
                 return message
             self.ask()
@@ -190,6 +194,16 @@ class Subscription(Settling):
             if self.flow.is_open and (one.is_barrier or any(part.flow.lasts(one) for part in self.parts)):
                 return one
         return None
+
+    @contextmanager
+    def held_up(self, message: Message) -> Iterator[None]:
+        """What was acknowledged before a message is sent before that is handed over: it may be settled meanwhile, or
+        its lease end. Then ``is_over`` is true of it."""
+        self._held_up.append(message)
+        try:
+            yield
+        finally:
+            self._held_up.remove(message)
 
     def keep_ahead(self, message: Message) -> None:
         """Keep a message for the next call: the one who took it has gone meanwhile."""
@@ -347,7 +361,8 @@ class Subscription(Settling):
 
     def withdraw(self, leases: Mapping[int, int]) -> list[Message]:
         """See ``Flow.withdraw``."""
-        gone = [one for one in list(self._ahead) if leases.get(one.position) == one.lease.fence]
+        near = [*self._ahead, *self._held_up]
+        gone = [one for one in near if leases.get(one.position) == one.lease.fence]
         for part in self.parts:
             for one in gone:
                 part.flow.settled(one)  # of one that does not last `ahead` answers nothing
