@@ -157,6 +157,7 @@ INNER = {
         "keep_ahead",
         "pause",
         "is_over",
+        "held_up",
         "send_before",
         "abandon",
         "join",
