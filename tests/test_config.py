@@ -166,6 +166,7 @@ def test_times_are_seconds_or_durations_everywhere(file: Path) -> None:
             "public_url: 'https://a:x' is not allowed; allowed: http:// or https:// with a host, "
             "a port and a path if need be.",
         ),
+        ("public_url = 'auto'", "public_url: 'auto' is not allowed; allowed: http:// or https:// with a host, "),
         ("paths = ['']", "paths: [''] is not allowed; allowed: a list of paths that begin with /."),
         ("store = ''", "store: '' is not allowed; allowed: a path, or sqlite:///path."),
         ("one_way = ['auto']", "one_way: ['auto'] is not allowed; allowed: \"auto\" alone, or a list of actions"),

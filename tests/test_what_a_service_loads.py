@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-MOST: Final = 113
+MOST: Final = 114
 """Modules; each that comes has to be one that every service needs."""
 STOREYS: Final = {
     *("wsrm_mq.contrib.spyne_errors", "wsrm_mq.tracing.making", "wsrm_mq.delivery.hearing", "wsrm_mq.delivery.posting"),

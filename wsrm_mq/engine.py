@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wsrm_mq import tracing
 from wsrm_mq.delivery.application import Gate
+from wsrm_mq.delivery.chores import Gaps, tell_ends
 from wsrm_mq.delivery.completion import Waiters
 from wsrm_mq.delivery.delivery import Call, Delivery
 from wsrm_mq.delivery.dispatcher import Dispatcher, Duty
 from wsrm_mq.delivery.janitor import Janitor
-from wsrm_mq.delivery.watch import Gaps, Watch
+from wsrm_mq.delivery.watch import Watch
 from wsrm_mq.errors import ConfigurationError, StoreUnavailable
 from wsrm_mq.events.telling import Events, OnEvent
 from wsrm_mq.queue import ownership
@@ -279,7 +280,10 @@ class Engine:
             raise
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
-        chores: tuple[Callable[[], None], ...] = (*self.chores, lambda: self.janitor.thread.look_after())
+        chores: tuple[Callable[[], None], ...] = (
+            *(*self.chores, lambda: self.janitor.thread.look_after()),
+            partial(tell_ends, store, dispatcher.give),
+        )
         made = (store, dispatcher, waiters, self.policy_of, self.duty, self.events)
         sending = self.acknowledging
         if self.hold_timeout is not None:

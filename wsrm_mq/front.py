@@ -20,8 +20,8 @@ from wsrm_mq.config.loading import named_operations
 from wsrm_mq.config.settings import Partner
 from wsrm_mq.contrib import spyne_compat  # with which Spyne can be imported on Python 3.12 and later
 from wsrm_mq.delivery.application import Application, CallApplication, Environ
+from wsrm_mq.delivery.chores import Modes, claim_queue
 from wsrm_mq.delivery.completion import Settable
-from wsrm_mq.delivery.watch import Modes, claim_queue
 from wsrm_mq.destination.answers import Answer, plain, unavailable
 from wsrm_mq.destination.commits import OPTION, Fetching, Reach
 from wsrm_mq.destination.connections import Connections, Proxies

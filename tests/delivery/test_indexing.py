@@ -10,7 +10,7 @@ import pytest
 from tests.queue.build import Instance, Node
 from tests.queue.test_connection_index import agree, indexed, receive, watermark
 from tests.support.in_process import InProcess, taken, until
-from wsrm_mq.delivery.watch import FAR_BEHIND, Indexing
+from wsrm_mq.delivery.chores import FAR_BEHIND, Indexing
 from wsrm_mq.store.late_index import BATCH
 from wsrm_mq.store.store import Store
 
@@ -31,7 +31,7 @@ def opened(node: Node) -> Iterator[Callable[[], Store]]:
 
 @pytest.fixture(autouse=True)
 def each_look_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wsrm_mq.delivery.watch.LOOK_SECONDS", 0)
+    monkeypatch.setattr("wsrm_mq.delivery.chores.LOOK_SECONDS", 0)
 
 
 def indexing(store: Store, *, stops: bool = False) -> Indexing:

@@ -13,6 +13,7 @@ from tests.simulator.door import ASK, PUT
 from tests.simulator.policies import HOUR
 from tests.simulator.process import Process, Work
 from tests.simulator.wire import Wire
+from wsrm_mq.delivery.chores import tell_ends
 from wsrm_mq.delivery.hanging import SENDING
 from wsrm_mq.delivery.hearing import Hearing
 from wsrm_mq.delivery.posting import Posting, has_taken
@@ -77,7 +78,8 @@ class Program(RMSource):
         """As an engine has it that sends."""
         hearing = Hearing(lambda _partner: self._policy, process.events, process.hand_over)  # type: ignore[arg-type]
         posting = Posting(process.store, self._persistent, hearing, _no_service)
-        return Work(posting, self._persistent.left_alone, SENDING, (self._tend,))
+        ends = partial(tell_ends, process.store, lambda claim: process.dispatcher.give(claim))
+        return Work(posting, self._persistent.left_alone, SENDING, (self._tend, ends))
 
     # calls of the program, each in a task of its own
 

@@ -60,10 +60,12 @@ class _Check(NamedTuple):
     is_fit: Callable[[str], object]
     """Whether a text is what it may be; an error says that it is not."""
     allowed: str
+    alone: str | None = None
+    """A word that is fit where no list has it."""
 
     def fits(self, value: Any) -> bool:
-        """Whether each text of a value is: of a list, or one alone. ``None`` and ``auto`` alone always are."""
-        texts = () if value in (None, "auto") else (value,) if isinstance(value, str) else value
+        """Whether each text of a value is: of a list, or one alone. ``None`` is always fit."""
+        texts = () if value in (None, self.alone) else (value,) if isinstance(value, str) else value
         try:
             return all(map(self.is_fit, texts))
         except ValueError:
@@ -107,7 +109,7 @@ _CHECKS: Final = {
     "paths": _Check(_is_absolute, "a list of paths that begin with /"),
     "path": _Check(_is_absolute, "a path that begins with /"),
     "one_way": _Check(
-        lambda name: name != "auto", '"auto" alone, or a list of actions, {namespace}names and .wsdl files'
+        lambda name: name != "auto", '"auto" alone, or a list of actions, {namespace}names and .wsdl files', "auto"
     ),
     "address": _Check(lambda text: not text or _network(text), "an address or a network"),
     "queue": _Check(_is_queue, "a name of 1 to 200 printable characters, with no # in it and no slash at its end"),

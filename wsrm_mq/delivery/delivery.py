@@ -100,7 +100,8 @@ class Heard:
     """The transaction that has taken it, and the positions of the messages that it has settled."""
 
     def follow(self, before: Heard | None) -> None:
-        """Come after another one in the same lane. What says more than it may be refused in whole."""
+        """Take the place of ``before``, an earlier answer in the same lane, where this one acknowledges all that it
+        does and neither says more."""
         if before is not None and before.is_plain and self.is_plain:
             is_said_again = all(self._has(identifier, *range_) for identifier, range_ in before.ranges)
             before.later = self if is_said_again else None

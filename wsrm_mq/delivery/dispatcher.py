@@ -296,7 +296,7 @@ class Dispatcher:
 
     @property
     def _gives_back(self) -> bool:
-        """Whether a sequence is given back although it could go on: here it ends, or is left to others."""
+        """Whether a lane is given back although it could go on: this process ends, or is not on duty."""
         return self.pool.is_stopping or not self._duty.is_on
 
     def _goes_on(self, claim: Claim, number: int) -> bool:

@@ -77,7 +77,8 @@ class Exposure:
         return self._shown(body, *_content(request or "{}"))
 
     def digest(self, body: bytes | None, request: str | None) -> str | None:
-        """SHA-256 of the content of the SOAP Body in ``body`` (``envelope.body_digest``); ``None``: it is not known."""
+        """SHA-256 of the content of the SOAP Body in ``body`` (``envelope.rewrite.body_digest``); ``None``: it is not
+        known."""
         content_type, is_compressed = _content(request or "{}")
         plain = _plain(body, is_compressed)
         return body_digest(plain, content_type) if plain is not None else None

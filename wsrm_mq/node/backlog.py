@@ -101,8 +101,8 @@ class Backlog:
         self._handed.pop(position, None)
 
     def group_returned(self, lane: int | None, fence: int | None) -> None:
-        """The waiting part of an ordered group was given back with a message before it, which had the same ``fence``.
-        What was leased of it since then has another."""
+        """Drop the messages of this group that wait under ``fence``: they went back with one before them. What was
+        leased of the group since then has another fence."""
         if lane is not None:
             given_back = lane, fence
             self._waiting = deque(one for one in self._waiting if (one.lane, one.fence) != given_back)

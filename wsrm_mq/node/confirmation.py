@@ -36,7 +36,7 @@ class Unasked:
             self.tell()
 
     def tell(self) -> None:
-        """Tell of those that were only counted."""
+        """Log how many refusals were counted since the last line of the log about them."""
         count, self._count = self._count, 0
         if count and self._told is not None:
             tell("put.refused", queue=self._told[0], count=count, error=self._told[1])

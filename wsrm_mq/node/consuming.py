@@ -79,8 +79,9 @@ class Consuming(Subscribing, Opened):
             self._await(names, request, rings, deadline)
 
     def _await(self, names: list[str], request: Request, rings: int, deadline: float) -> None:
-        """Wait until it has rung more often than ``rings`` and something is ready, up to the deadline, and no longer
-        than the watch does for what time makes ready: what was ready before, and not leased, is not for this consumer.
+        """Wait until the doorbell has rung more often than ``rings`` and something is ready, up to the deadline, and no
+        longer than the watch does for what time makes ready: what was ready before, and not leased, is not for this
+        consumer.
         Of many that are told of one message one leases it, and the others do not keep it waiting. A consumer of several
         waits as long again as its last lease took: where many write, more has come by then, and a message costs a part
         of a transaction."""

@@ -117,7 +117,8 @@ class Express:
     # putting
 
     def place_of(self, queue: str, *, waits: bool, timeout: float | None) -> Place:
-        """The place into which express messages of a queue are put: the node itself where that is elsewhere. Where none
+        """The place into which express messages of a queue are put: the node itself where a route
+        leads to the queue. Where none
         keeps them, this process does from now on, unless the queue was declared as express by a process that is gone:
         then it waits, up to ``timeout`` seconds, until one declares it again, or raises ``KeeperGone``."""
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -47,26 +47,51 @@ def create(
     """Answer a CreateSequence: a new sequence, or the same one again for a request that was sent again (D-CRE-027).
     ``acks_with_reply``: its source takes an acknowledgement for the reply too."""
     receipt = CreateReceipt()
+    _create(tx, sender, request, message_id, policy, receipt, acks_with_reply=acks_with_reply)
     answer_ack_requested(tx, sender, policy, ack_requested, receipt, None)
+    return receipt
+
+
+def _create(
+    tx: Transaction,
+    sender: Sender,
+    request: CreateSequence,
+    message_id: str | None,
+    policy: QueuePolicy,
+    receipt: CreateReceipt,
+    *,
+    acks_with_reply: bool,
+) -> None:
     queue = tx.queue_named(sender.queue)
     if queue is not None and not tx.serves(queue):
         receipt.turn_away(not_ours(sender.queue))
-        return receipt
+        return
     # Names and MessageIDs of two senders must not run together to one text.
     create_id = f"{len(sender.who)} {sender.who} {message_id}" if message_id else None
     record = None if queue is None else _made_before(tx, sender, request, create_id, queue)
     if record is not None:
         receipt.created, receipt.lifetime = record.value, _lifetime(record)
         receipt.is_offer_accepted = _is_answered_in(record, request.offer)
-        return receipt
-    no_room = full(tx, policy.room)
-    if no_room:
+        return
+    if no_room := full(tx, policy.room):
         receipt.turn_away(no_room)
-        return receipt
+        return
     refused = too_many_sequences(tx, sender.principal, sender.peer, policy.room)
     if refused and not _make_way(tx, sender.principal, sender.peer, policy.room):
         receipt.fault = CreateSequenceRefused(refused, ours=True)
-        return receipt
+        return
+    record = _begin(tx, sender, request, create_id, policy)
+    receipt.created, receipt.lifetime = record.value, _lifetime(record)
+    if request.offer is not None:
+        receipt.is_offer_accepted = _accept_offer(
+            tx, record, sender, request.offer, policy.max_expires, acks_with_reply=acks_with_reply
+        )
+
+
+def _begin(
+    tx: Transaction, sender: Sender, request: CreateSequence, create_id: str | None, policy: QueuePolicy
+) -> SequenceRecord:
+    """Add a sequence, on the terms that the policy of its sender grants."""
     terms = Terms(
         identifier=new_identifier(),
         rm=sender.rm,
@@ -78,10 +103,9 @@ def create(
         inactivity=policy.inactivity,
         incomplete_reason=policy.incomplete_reason,
     )
-    value = grant(request, terms, tx.now, policy.max_expires)
     record = SequenceRecord.begin(
         endpoint_queue(tx, sender.queue, policy),
-        value,
+        grant(request, terms, tx.now, policy.max_expires),
         is_consumed=policy.mode is Mode.PULL,
         principal=sender.principal,
         peer=sender.peer,
@@ -91,12 +115,7 @@ def create(
     )
     tx.add_sequence(record, create_id)
     tx.ledger("created", record)
-    receipt.created, receipt.lifetime = value, _lifetime(record)
-    if request.offer is not None:
-        receipt.is_offer_accepted = _accept_offer(
-            tx, record, sender, request.offer, policy.max_expires, acks_with_reply=acks_with_reply
-        )
-    return receipt
+    return record
 
 
 def _made_before(

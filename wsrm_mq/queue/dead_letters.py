@@ -45,7 +45,7 @@ def redrive(
 ) -> None:
     """Deliver a dead letter again, under its key: a new message, which is a dead letter again if it fails for good. One
     that is consumed by itself goes back to its queue, or to that of the name ``to``; of a group it is the last.
-    ``counts``: of its failures and cancels, begin anew."""
+    ``counts``: its failures and cancels are counted anew."""
     one = stored(tx, position)
     check_outcome(tx, one, "dead")
     check_body(one)

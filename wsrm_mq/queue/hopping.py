@@ -119,8 +119,8 @@ def keep_origin(
     sent_as: str | None = None,
     expires_at: int | None = None,
 ) -> None:
-    """Keep where a message has come from that is in a queue of this node. ``sent_as``: its queue, as the next node is
-    told it."""
+    """Keep where a message has come from that is here, in a queue or on its way. ``sent_as``: its queue, as the next
+    node is told it."""
     row = {
         **origin.key,
         "message": message,

@@ -462,8 +462,8 @@ def close(tx: Transaction, outbound: OutboundRecord) -> CloseSequence | None:
 
 
 def give_up(tx: Transaction, lane: Lane, position: int, number: int, reason: str) -> None:
-    """Make a dead letter of a message that was to leave in ``lane``, and have those behind it pass the gap. What its
-    destination has acknowledged was not replied to: sent again, it may be done twice."""
+    """Make a dead letter of a message that was to leave in ``lane``, and have those behind it pass the gap. One that
+    its destination has acknowledged, and not replied to, may be done twice if it is sent again."""
     bury(tx, lane, position, number, reason_of(tx, lane, number, reason))
     settle_cursor(tx, lane)
     leave_gap(tx, lane.id, number)

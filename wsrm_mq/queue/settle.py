@@ -146,7 +146,7 @@ def _told(
     acknowledge: Callable[[Transaction, SequenceRecord], SequenceAcknowledgement] | None,
 ) -> Settled:
     """``settled`` with that which only a sequence has: an acknowledgement, and the end of the offered one behind the
-    last reply. Consumers send nothing: where the end is to be sent, it is left to the service (``delivery.ends``)."""
+    last reply. Consumers send nothing: where the end is to be sent, it is left to the service (``delivery.chores``)."""
     acknowledgement = terminates = None
     if acknowledge is not None and record.acks_to is None:
         acknowledgement = acknowledge(tx, record)

@@ -33,7 +33,7 @@ def open_to(tx: Transaction, to: str | None) -> list[OutboundRecord]:
 
 
 def _told(tx: Transaction, ends: Iterable[CloseSequence | TerminateSequence | None]) -> list[Claim]:
-    """The claims on what tells destinations of these ends."""
+    """Store what tells destinations of these ends; answers the claims that send it."""
     return [claim for end in ends if end is not None for claim in tell_end_of_outbound(tx, end).claims]
 
 

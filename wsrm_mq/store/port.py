@@ -1,7 +1,7 @@
 """The port: what a driver offers. There is one, ``sqlite``; another stands beside it, and runs
 ``tests/store/conformance``.
 
-A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``sequences``) or written there;
+A statement is text that ``store`` has: built from the tables (``queues``, ``entries``, ``lanes``) or written there;
 words in which databases differ are in ``sql``. Parameters are given by name or by position, rows are tuples. An
 error of the driver that concerns the whole store leaves this room as a ``StoreError`` (``store_errors``).
 """

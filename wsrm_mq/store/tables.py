@@ -10,16 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from sqlalchemy import (
-    REAL,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-)
+from sqlalchemy import REAL, CheckConstraint, Column, ForeignKey, LargeBinary, MetaData, Table, Text
 
 from wsrm_mq.store.words import (
     ANSWERED_WITH_FAULT,
@@ -117,7 +108,7 @@ queue: Final = table(
     # A dead-letter queue knows its parent, and is found by that: any name may be a path.
     Column("parent", Number, ForeignKey("queue.id")),
     Column("created_at", Number, nullable=False),
-    # The application whose messages these are, if it has a name; see ``views.applications``.
+    # The application whose messages these are, if it has a name; see ``store.applications``.
     Column("application", Text),
     # JSON of a ``queue.policies.QueuePolicy``: it was declared, and is consumed. NULL: an endpoint's, or the system's.
     Column("policy", Text),

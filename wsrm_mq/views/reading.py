@@ -352,7 +352,7 @@ def _letters(db: Database, statement: Select[Any]) -> list[Letter]:
 
 
 def originals(db: Database, positions: Sequence[int]) -> Iterator[Original]:
-    """The key that each message came under; in no order."""
+    """The sequence and number that the message at each of these positions came with, in no order."""
     for start in range(0, len(positions), POSITIONS):
         yield from map(
             Original._make, db.execute(_ORIGINALS, {"positions": json.dumps(positions[start : start + POSITIONS])})

@@ -17,8 +17,8 @@ LINGER_SECONDS: Final = 1.0
 
 
 class SocketWire:
-    """``peer``: the address of the other end. ``stalled``: after so many seconds in which that has taken nothing it is
-    cut off."""
+    """The TCP connection of a client of STOMP. ``peer``: the address of that. ``stalled``: after so many seconds in
+    which it has taken nothing it is cut off."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stalled: float) -> None:
         self._reader = reader

@@ -41,7 +41,7 @@ _SIZE: Final = 256
 
 
 def beside(store: Path) -> Path:
-    """The directory of the store at ``store``."""
+    """The directory ``<store>.d`` beside the file of a store, where its locks, bells and marks are."""
     return store.with_name(store.name + ".d")
 
 

@@ -266,8 +266,8 @@ class Guard:
         return file_ids(self._path) == self._files
 
     def are_gone(self) -> bool:
-        """Whether the open files are not at the store's place any more, looked up now and then: commits in between are
-        in the open files, and are saved with them."""
+        """Whether the open files were moved or replaced, looked up now and then: commits in between are in the open
+        files, and are saved with them."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_SECONDS:
             return False
