@@ -82,10 +82,10 @@ def plan(
     from wsrm_mq.replay import plan as planned
     from wsrm_mq.replay import planning
     from wsrm_mq.replay import run as running
-    from wsrm_mq.spark import replay as in_parts
 
     why = care.why()
-    check_sources(paths, {"copies": True})
+    check_sources(paths, {"copies": True})  # before the import that needs PySpark
+    from wsrm_mq.spark import replay as in_parts
 
     running.check_address(target, configured(config).replay_targets)
     output = directory(output, for_tables=False)
@@ -131,13 +131,13 @@ def run(
     """
     from wsrm_mq.replay import divided
     from wsrm_mq.replay import run as running
-    from wsrm_mq.spark import replay as in_parts
 
     found = divided.DividedPlan(directory)
     manifest, before = found.manifest, found.standing()
     if before.is_done:
         raise NotAllowed(f"The plan in {directory} ran to its end. Make a new plan to run it again.")
-    check_sources(paths or manifest.sources, {"copies": True})
+    check_sources(paths or manifest.sources, {"copies": True})  # before the import that needs PySpark
+    from wsrm_mq.spark import replay as in_parts
 
     allowed = configured(config).replay_targets
     running.check_address(manifest.target, allowed)

@@ -85,11 +85,14 @@ class Backlog:
 
     def has_before(self, message: Held) -> bool:
         """Whether the consumer has one of the same run of an ordered group before it, and has not acknowledged that."""
-        run = message.lane, message.fence
-        return message.lane is not None and any(
-            (one.lane, one.fence) == run and one.position < message.position and not one.is_acknowledged
-            for one in self._handed.values()
-        )
+        if message.lane is None:
+            return False
+        for one in self._handed.values():  # those of a run in their order
+            if one is message:
+                break
+            if (one.lane, one.fence) == (message.lane, message.fence) and not one.is_acknowledged:
+                return True
+        return False
 
     def drop(self, positions: Collection[int]) -> None:
         """The leases of these, which wait, are gone."""

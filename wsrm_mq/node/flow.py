@@ -417,7 +417,7 @@ class Flow:
     def abandon(self, error: BaseException) -> None:
         """This process is a fork of the one that consumes. Another thread of that may have the lock."""
         self._lock = threading.Lock()
-        self._waiters = []
+        self._waiters, self._behind = [], []
         self.end(error)
 
     def end(self, error: BaseException | None = None) -> Rest:
