@@ -236,3 +236,13 @@ def test_what_is_acknowledged_behind_one_that_never_is_comes_again_and_is_told_a
     subscription.close()
     assert subscription.lost == 1
     assert numbers(node.receive("orders", ALL)) == [1, 2]
+
+
+@pytest.mark.invariant("I9")
+def test_what_is_released_after_a_filter_has_settled_it_keeps_the_rest_of_its_group_at_hand(node: Node) -> None:
+    node.put_many("orders", range(3), group="a")
+    with node.subscribe("orders", max_backlog=6, lease=60) as subscription:
+        (one,) = taken(subscription, 1)
+        assert node.settle("orders", f"position = {one.position}") == (1, 0)
+        assert one.release() == "already_settled"
+        assert numbers(taken(subscription, 2)) == [2, 3]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import zip_longest
 from typing import Final, NamedTuple, Protocol
 
 from wsrm_mq.errors import KeeperGone, SubscriptionClosed, WSRMError
@@ -383,17 +384,19 @@ class Subscription(Settling):
             answers = self._node.settle_messages(messages, action, reason=reason)
             self._node.at_commit(gone)
             return answers
+        answers = []
         try:
-            return self._node.settle_messages(messages, action, reason=reason)
+            answers = self._node.settle_messages(messages, action, reason=reason)
+            return answers
         finally:
-            gone()
+            gone(answers=answers)
 
-    def gone(self, messages: Sequence[Message], *, is_returned: bool) -> None:
+    def gone(self, messages: Sequence[Message], *, is_returned: bool, answers: Sequence[Settlement] = ()) -> None:
         """Its consumer has these no longer, whichever of its parts they are of. ``is_returned``: they have gone back,
-        and their groups behind them."""
+        and their groups behind them, but for those that were settled before, as ``answers`` say."""
         for part in self.parts:
-            for one in messages:
-                part.flow.settled(one, is_returned=is_returned)
+            for one, answer in zip_longest(messages, answers):
+                part.flow.settled(one, is_returned=is_returned and answer is not Settlement.ALREADY_SETTLED)
         self.ask()
 
 

@@ -394,7 +394,7 @@ class Session:
             if len(self._through) > REMEMBERED:
                 del self._through[next(iter(self._through))]
         if one.subscription is not None:
-            one.subscription.gone([one.message], is_returned=act.action in RETURNS)
+            one.subscription.gone([one.message], is_returned=act.action in RETURNS, answers=[answer])
 
     def _dropped(self, one: Had) -> None:
         """Note that it has a message no longer."""
