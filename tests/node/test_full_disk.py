@@ -75,10 +75,13 @@ def assert_puts_again(node: Node, seconds: float = 10) -> None:
     assert [one.body for one in node.receive("orders", 10)] == [b"again"]
 
 
-def test_a_queue_that_fills_the_disk_is_drained_and_takes_messages_again(node: Node, path: Path) -> None:
-    for _ in range(2):
-        count = put_until_full(node, 5_000)
-        assert count > 2_000
+@pytest.mark.parametrize(("size", "each"), [(5_000, 10), (40_000, 30)])
+def test_a_queue_that_fills_the_disk_is_drained_and_takes_messages_again_as_often_as_it_does(
+    node: Node, path: Path, size: int, each: int
+) -> None:
+    for _ in range(3):
+        count = put_until_full(node, size, each)
+        assert count * size > 10_000_000
         assert node.store.is_disk_full
         assert drain(node) == count
         assert_puts_again(node)

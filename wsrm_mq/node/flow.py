@@ -372,14 +372,17 @@ class Flow:
             self._backlog.drop([one.position for one in left])
             return left
 
-    def renewed_ahead(self, held: Sequence[Held], answers: Sequence[Settlement], until: int) -> None:
-        """Leases of what waits were renewed, as the ``answers`` say: what is not kept so is not handed over."""
+    def renewed_ahead(self, held: Sequence[Held], answers: Sequence[Settlement], until: int) -> list[Held]:
+        """Leases of what waits were renewed, as the ``answers`` say: what is not kept so is not handed over. Answers
+        what is leased anew and not here any more, as its lease seemed to have ended meanwhile."""
         answered = list(zip(held, answers, strict=True))
         with self._lock:
-            for one, answer in answered:
-                if answer is Settlement.SETTLED:
-                    self._backlog.renewed(one, until)
+            renewed = [one for one, answer in answered if answer is Settlement.SETTLED]
+            here = {*self._backlog.waiting, *self._backlog.at_consumer}
+            for one in renewed:
+                self._backlog.renewed(one, until)
             self._backlog.drop([one.position for one, answer in answered if answer is not Settlement.SETTLED])
+            return [one for one in renewed if one not in here]
 
     def withdraw(self, leases: Mapping[int, int]) -> list[Message]:
         """The messages of these leases, which are fences by position, were settled otherwise: those that wait are not

@@ -281,7 +281,7 @@ class Supply:
         for flow, held in sent.items():
             flow.sent(held, turn.lost[flow])
         for flow, renewed in turn.renewed.items():
-            flow.renewed_ahead(*renewed)
+            self._give_back(Rest(ahead=flow.renewed_ahead(*renewed)))
         for flow, wrong in turn.failed.items():
             self._give_back(flow.end(wrong))  # of its other queues
         for flow, leased in turn.leased.items():

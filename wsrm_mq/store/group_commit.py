@@ -272,6 +272,14 @@ class GroupCommit:
         """Whether the disk, and the log where it can be written anew, have room for more than settlements."""
         return self.reserve.leaves_enough(log_bytes(self.path) if self.checkpoint() else 0)
 
+    def is_short(self, size: int) -> bool:
+        """Whether the file's free pages are needed for what must be stored, once ``size`` bytes were written: where the
+        reserve is small they are a part of it, and it is given up then."""
+        is_short = self._db is not None and self.reserve.lacks(space(self._db).reclaimable - size)
+        if is_short:
+            self.reserve.release()
+        return is_short
+
     def restore(self) -> None:
         """Make the reserve again, where the disk has room or the file has plenty."""
         spare = space(self._db).reclaimable if self._db is not None and self.reserve.is_spent else 0

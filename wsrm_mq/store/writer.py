@@ -331,7 +331,8 @@ class Writer:
     def _handled(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Write a batch; answers what has to be tried again. Raises nothing."""
         try:
-            if self._reserve.is_spent:
+            reserve = self._reserve
+            if reserve.is_spent or (reserve.is_small and self._commit.is_short(sum(write.size for write in batch))):
                 batch = self._admitted(batch)
             kept = self._write(batch)
             if self._commit.checkpoint_due and (not kept or self._reserve.is_spent):

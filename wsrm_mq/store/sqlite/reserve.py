@@ -7,6 +7,9 @@ makes room is stored, as a lease is, while more is left than settlements need (s
 
 It is as large as what the log may have that is not in the file yet: a checkpoint finds room on a full disk. From then
 on the log is written anew from its beginning, and needs no room of the disk.
+
+A file that was drained on a full disk keeps what it has grown by, as free pages. Then the disk has room for a small
+reserve alone, and free pages are the rest of it: it is given up before they are filled (see ``GroupCommit.is_short``).
 """
 
 from __future__ import annotations
@@ -64,6 +67,10 @@ class Reserve:
         """Its bytes, when this instance looked last; 0: there was never room for it."""
         self.plenty = _PLENTY
         """Bytes that are free where it is made."""
+        self.whole = 0
+        """Its bytes where there is plenty."""
+        self.is_small = False
+        """Free pages of the store's file are a part of it."""
         self._asked_at = float("-inf")
         self.was_spent = False
         """What ``is_spent`` has answered last."""
@@ -77,6 +84,10 @@ class Reserve:
             self.was_spent = _is_spent(self._path, _PLENTY if self.size else _TIGHT)
         return self.was_spent
 
+    def lacks(self, more: int) -> bool:
+        """Whether less than its whole is left, where ``more`` bytes are free beside those of the disk."""
+        return _free(self._path) + self.size + more < self.whole
+
     def restore(self, spare: int = 0) -> None:
         """Make the file if it is missing and there is room; looks only once a second. ``spare``: bytes that are free in
         the store's file: where they are plenty a smaller one is enough."""
@@ -85,13 +96,16 @@ class Reserve:
             return
         self.due_at = now + _LOOK_EVERY_SECONDS
         try:
-            free, wanted = _free(self._path), min(_MOST, shutil.disk_usage(self._path.parent).total // _PART)
+            disk = shutil.disk_usage(self._path.parent)
+            free = disk.free
+            self.whole = wanted = min(_MOST, disk.total // _PART)
             self.plenty = max(_PLENTY, 2 * wanted)
             self.size = _size(self._path)
             if free < self.plenty:  # the rest is for the log
                 wanted = min(wanted, free // 8)
             if self.size < wanted and free >= 2 * _TIGHT and free + spare >= self.plenty:
                 self._make(wanted)
+            self.is_small = 0 < self.size < self.whole
         except OSError:
             pass
 
