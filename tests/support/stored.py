@@ -121,10 +121,13 @@ class Stored:
         return int(count)
 
     def everything(self) -> list[Any]:
-        """All that a refused request must leave as it is: how much there is of each kind, and each sequence."""
+        """All that a refused request must leave as it is: how much there is of each kind, and each sequence that does
+        not end by itself within a minute."""
         counts = [self.rows(f"select count(*) from {table}") for table in _KEPT]
         return [
             *counts,
-            self.rows(f"select {_SEQUENCE} from sequences order by key"),
+            self.rows(
+                f"select {_SEQUENCE} from sequences where coalesce(expires_at - created_at, 60001) > 60000 order by key"
+            ),
             self.rows("select * from range order by 1, 2"),
         ]
