@@ -17,6 +17,7 @@ from wsrm_mq.node import Node
 Program = Callable[[str], subprocess.Popen[str]]
 
 
+@pytest.mark.scenario("Q-026")
 def test_what_was_missed_comes_first_and_ends_and_what_is_live_goes_on(connect: Connect, node: Node) -> None:
     a = connect("A")
     a.subscribe_durable("db/*", "s")

@@ -20,10 +20,12 @@ pytestmark = pytest.mark.local("says to programs how long what is left to them w
 
 Program = Callable[[str], subprocess.Popen[str]]
 TAKE = """
+import threading
 from wsrm_mq.node import supply
 supply.LEFT_SECONDS = {left}
 subscription = node.subscribe("orders", max_backlog={backlog})
 print("ready")
+threading.Thread(target=lambda: [node.put("orders", int(line)) for line in sys.stdin], daemon=True).start()
 while True:
     print(subscription.take().json())
 """
@@ -43,8 +45,9 @@ def test_what_comes_next_goes_to_the_smallest_part_of_a_backlog_in_whatever_proc
     busy = taking(program, 4, left=20)
     assert [said(busy) for _ in range(3)] == ["0", "1", "2"]
     idle = taking(program, 10, left=20)
-    for number in range(3, 10):
-        node.put("orders", number)
+    assert busy.stdin is not None
+    for number in range(3, 10):  # put by the busy one, which is the first to look for them
+        busy.stdin.write(f"{number}\n")
         assert said(idle) == str(number)
     node.put_many("orders", range(10, 14))
     until(lambda: node.stats("orders").leased == 14)

@@ -89,6 +89,20 @@ def test_one_message_alone_tries_it_though_many_wait_for_it_at_several_addresses
     assert (inside, host.tried) == (2, 4)
 
 
+def test_one_message_alone_tries_a_host_whose_gateway_answered_for_it() -> None:
+    host = Host()
+    host.is_away, host.answer = False, Answer(503, "", [], b"")
+
+    def post(url: str, headers: Mapping[str, str], body: bytes, who: str | None = None) -> Answer:
+        assert host.source.left_alone(THERE, None) is not None
+        return host.post(url, headers, body, who)
+
+    host.now += host.pause()
+    host.source._post, host.answer = post, Answer(202, "", [], b"")
+    assert host.source(THERE, {}, b"").status == 202
+    assert host.source.left_alone(THERE, None) is None
+
+
 def test_nothing_is_sent_to_it_meanwhile_unless_it_is_asked_for() -> None:
     host = Host()
     host.pause()
