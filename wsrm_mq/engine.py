@@ -281,7 +281,8 @@ class Engine:
 
     def _watching(self, store: Store, dispatcher: Dispatcher, waiters: Waiters) -> Watch:
         chores: tuple[Callable[[], None], ...] = (
-            *(*self.chores, lambda: self.janitor.thread.look_after()),
+            *self.chores,
+            lambda: self.janitor.thread.look_after(),
             partial(tell_ends, store, dispatcher.give),
         )
         made = (store, dispatcher, waiters, self.policy_of, self.duty, self.events)

@@ -1,4 +1,4 @@
-"""What the watch does beside its look at lanes: chores of a turn, each a function or the ``look`` of a class.
+"""The chores of the watch beside its look at lanes, each a function or the ``look`` of a class.
 
 Ends of offered sequences are told, gaps that stay open are told and asked for, late indexes are filled, and a queue
 changes its mode.
@@ -25,7 +25,7 @@ from wsrm_mq.store.outbound import OVER
 from wsrm_mq.store.store import Store
 from wsrm_mq.store.transaction import Transaction
 
-BATCH: Final = 200
+_BATCH: Final = 200
 """Sequences told or ended in one turn, each in one transaction."""
 
 
@@ -34,7 +34,7 @@ def tell_ends(store: Store, give: Callable[[Claim], object]) -> None:
     last message of the one that each answers was settled by a consumer, or given up. ``give`` takes the claims on what
     leaves."""
     with store.reader() as db:
-        rows = db.execute(OVER, {"count": BATCH, "foreign": store.foreign(db)}).fetchall()
+        rows = db.execute(OVER, {"count": _BATCH, "foreign": store.foreign(db)}).fetchall()
     if rows:
         for sends in store.call(lambda tx: _end(tx, [key for (key,) in rows])):
             give(sends)
@@ -75,7 +75,7 @@ class Gaps:
             return
         self._next_look = time.monotonic() + self._timeout / 1000 / _LOOKS
         with self._store.reader() as db:
-            look = {"before": self._store.clock() - self._timeout, "count": BATCH, "foreign": self._store.foreign(db)}
+            look = {"before": self._store.clock() - self._timeout, "count": _BATCH, "foreign": self._store.foreign(db)}
             old = [key for (key,) in db.execute(OLD_GAPS, look).fetchall()]
         if old:
             for nack in self._store.call(lambda tx: tell_gaps(tx, old)):

@@ -88,10 +88,8 @@ class Backlog:
         if message.lane is None:
             return False
         for one in self._handed.values():  # those of a run in their order
-            if one is message:
-                break
             if (one.lane, one.fence) == (message.lane, message.fence) and not one.is_acknowledged:
-                return True
+                return one.position < message.position
         return False
 
     def drop(self, positions: Collection[int]) -> None:

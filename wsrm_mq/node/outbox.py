@@ -117,7 +117,10 @@ class Outbox:
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until the other side has all of them, ``timeout`` seconds at most; answers whether it has."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        self.node.store.call(lambda _tx: None)  # behind what was put without waiting: that is counted once it is stored
+        try:
+            self.node.send([]).result(timeout)  # what was put without waiting is counted once it is stored
+        except TimeoutError:
+            return False
         while self.waiting:
             if deadline is not None and time.monotonic() >= deadline:
                 return False

@@ -93,8 +93,9 @@ class Subscription(Settling):
         self.flow = flow
         self._current: Message | None = None
         self._ahead: deque[Message] = deque()
-        self._held_up: list[Message] = []
         """The first that came after what was missed, and what was handed over to one who has gone."""
+        self._held_up: list[Message] = []
+        """Messages that are handed over once acknowledgements are sent."""
         self._is_closed = False
 
     def __enter__(self) -> Subscription:
@@ -198,8 +199,8 @@ class Subscription(Settling):
 
     @contextmanager
     def held_up(self, message: Message) -> Iterator[None]:
-        """What was acknowledged before a message is sent before that is handed over: it may be settled meanwhile, or
-        its lease end. Then ``is_over`` is true of it."""
+        """Meanwhile acknowledgements are sent that come before the message: a filter may settle it, or its lease end.
+        Then ``is_over`` is true of it."""
         self._held_up.append(message)
         try:
             yield

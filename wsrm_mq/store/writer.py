@@ -335,9 +335,9 @@ class Writer:
             if reserve.is_spent or (reserve.is_small and self._commit.is_short(sum(write.size for write in batch))):
                 batch = self._admitted(batch)
             kept = self._write(batch)
-            if self._commit.checkpoint_due and (not kept or self._reserve.is_spent):
+            if self._commit.checkpoint_due and (not kept or reserve.is_spent):
                 self._commit.checkpoint()
-            if not kept and time.monotonic() >= self._reserve.due_at:
+            if not kept and time.monotonic() >= reserve.due_at:
                 self._commit.restore()
             return kept
         except BaseException as error:

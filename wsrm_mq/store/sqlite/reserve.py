@@ -73,7 +73,7 @@ class Reserve:
         """Free pages of the store's file are a part of it."""
         self._asked_at = float("-inf")
         self.was_spent = False
-        """What ``is_spent`` has answered last."""
+        """The last answer of ``is_spent``."""
 
     @property
     def is_spent(self) -> bool:
